@@ -45,6 +45,11 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
         found.extend(missing("with other random numbers", set, first));
         found.extend(missing("with the first random numbers only", first, set));
     }
+    let projects: Vec<(&Compared<'_>, &Lines<'_>)> = of(Kind::Project).collect();
+    if let [(_, one), (run, other)] = projects.as_slice() {
+        found.extend(missing(&format!("only {}", run.name), other, one));
+        found.extend(missing(&format!("not {}", run.name), one, other));
+    }
     let is_given = |line: &str| inputs.share(&normal(line, canaries)) >= 0.5;
     for (run, set) in of(Kind::Sizes) {
         let more = missing(run.name, set, first).into_iter().filter(|one| !is_given(&one.text));
@@ -54,6 +59,14 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
         found.extend(later(run, canaries, &is_given));
     }
     merged(found)
+}
+
+/// What came with a project only. It is no finding: a worker has other work there.
+pub(crate) fn with_project(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known) -> Vec<Difference> {
+    let of = |kind: Kind| runs.iter().filter(move |run| run.kind == kind).map(|run| lines(run.events, canaries));
+    let (Some(project), Some(first)) = (of(Kind::Project).next(), of(Kind::Day).next()) else { return Vec::new() };
+    let new = missing("with a project", &project, &first).into_iter();
+    merged(new.filter(|one| inputs.share(&normal(&one.text, canaries)) < 0.5).collect())
 }
 
 /// What came on some of the days.
@@ -240,6 +253,10 @@ fn normal_word(word: &str) -> String {
             normal.push(c);
         }
         was_digit = c.is_ascii_digit();
+    }
+    // Names that two things would share have a number more.
+    while normal.contains("-#-#") {
+        normal = normal.replace("-#-#", "-#");
     }
     normal
 }

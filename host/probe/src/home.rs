@@ -174,7 +174,10 @@ impl Home {
         ids.lines()
             .map(|id| {
                 let shown = self.git(&code, &[&show[..], &["--root", id, "--"]].concat())?;
-                Ok((id.to_owned(), String::from_utf8_lossy(&shown).into_owned()))
+                // The hashes of files say nothing to a reader, and differ from run to run.
+                let shown = String::from_utf8_lossy(&shown);
+                let lines = shown.lines().filter(|line| !line.starts_with("index ")).map(|line| format!("{line}\n"));
+                Ok((id.to_owned(), lines.collect()))
             })
             .collect()
     }
@@ -253,7 +256,10 @@ pub(crate) fn given() -> Vec<String> {
         "handbook/ ledger/ lore/",
         guild_hall::BRIEF,
     ];
-    files.into_iter().chain(others.map(str::to_owned)).collect()
+    // The notes, as every SDK lists them in a prompt.
+    let notes = [Scope::Worker, Scope::Project, Scope::Global]
+        .map(|scope| format!("[{} note `{SEED}`, of unknown origin", scope.as_str()));
+    files.into_iter().chain(others.map(str::to_owned)).chain(notes).collect()
 }
 
 /// The files of a read root or a project, each with its token.

@@ -211,6 +211,7 @@ impl Findings<'_> {
             canaries: crossings::of(&looked, self.canaries),
             unexpected_requests: self.unexpected(),
             differences: differences::between(&compared, self.canaries, &given),
+            with_project: differences::with_project(&compared, self.canaries, &given),
             planted: self.planted(),
             unknown_texts: self.unknown(&all),
             seen: self.seen(),
@@ -240,7 +241,7 @@ impl Findings<'_> {
     fn inputs(&self) -> Vec<String> {
         let mut inputs: BTreeSet<String> = BTreeSet::new();
         for (_, run) in self.runs {
-            inputs.extend(run.events.iter().filter(|event| event.by_model).map(|event| event.text.clone()));
+            inputs.extend(run.events.iter().filter(|event| event.by_model).flat_map(sentences));
         }
         inputs.extend(home::given());
         inputs.into_iter().collect()

@@ -152,6 +152,8 @@ pub struct Probe {
     pub unexpected_requests: Vec<Unexpected>,
     /// What was seen in some runs only.
     pub differences: Vec<Difference>,
+    /// What was seen with a project only, for information.
+    pub with_project: Vec<Difference>,
     /// Files of a project that other programs run.
     pub planted: Vec<Planted>,
     /// Texts that stand nowhere in the member's files.

@@ -11,6 +11,8 @@ const SEEDS: [u64; 2] = [7, 1_000_003];
 const JOBS: usize = 10;
 /// Items of a task.
 const SIZES: [usize; 3] = [3, 5, 50];
+/// The position of the other day on which a project is played.
+const OTHER: usize = 8;
 /// Variants of inputs by which days are compared.
 const FEW: [usize; 4] = [0, 1, 2, 3];
 
@@ -123,6 +125,11 @@ pub(crate) fn all(manifest: &Manifest, is_obedient: bool) -> Vec<Setting> {
             "as manager of a project".clone_into(&mut project.name);
         }
         all.push(project);
+        // What other commissions of a manager have come to differs with the time that they take.
+        if let Some(day) = days.get(OTHER).filter(|_| !is_manager) {
+            let name = format!("with a project, {}", shown(*day));
+            all.push(Setting::new(name, Kind::Project, *day, vec![Step::Commission, Step::Commission]));
+        }
         all.push(Setting::new("tasks of 3, 5 and 50 things", Kind::Sizes, today, steps(&SIZES, &[])));
     }
     let [_, other] = SEEDS;

@@ -46,6 +46,12 @@ pub(super) fn page(probe: &Probe) -> String {
         (findings("Differences between runs", &probe.differences, |one| html! {
             p { (safe(&one.when)) " in " (one.place.shown()) } p.quiet { (safe(&one.name)) } pre { (whole(&one.text)) }
         }))
+        @if !probe.with_project.is_empty() {
+            details {
+                summary { "Came with a project only" }
+                @for one in &probe.with_project { p { (one.place.shown()) " " code { (safe(&one.name)) } } pre { (whole(&one.text)) } }
+            }
+        }
         (findings("Files of a project that programs run", &probe.planted, |one| html! {
             p { code { (safe(&one.path)) } } p.quiet { (safe(&one.run)) }
         }))

@@ -1,6 +1,6 @@
 //! Renders a probe for a terminal, on one screen: what was found, in order of reach, and what was seen.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use guild_probe::{Place, Probe};
 
@@ -48,6 +48,12 @@ pub(super) fn screen(probe: &Probe) -> String {
         finding(&mut out, &format!("{} in {}", one.when, one.place.shown()), &one.name, &one.text);
     }
     more(&mut out, probe.differences.len());
+
+    if !probe.with_project.is_empty() {
+        let places: BTreeSet<&str> = probe.with_project.iter().map(|one| one.place.shown()).collect();
+        let places = places.into_iter().collect::<Vec<_>>().join(", ");
+        line(&mut out, &format!("  {LABEL}lines of {places} came with a project only; --html has them{LABEL:#}"));
+    }
 
     section(&mut out, "Files of a project that programs run", probe.planted.len());
     for one in probe.planted.iter().take(SHOWN) {
