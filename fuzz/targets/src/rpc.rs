@@ -56,6 +56,7 @@ fn fixture() -> &'static Fixture {
             hall: None,
             agent: None,
             has_passed_socket: false,
+            fakes: None,
         };
         let host = runtime.block_on(Host::open(options, None)).unwrap();
         Fixture { scratch, runtime, host }
