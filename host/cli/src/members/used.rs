@@ -105,7 +105,7 @@ fn kinds(grants: &Grants) -> impl Iterator<Item = &'static Kind> {
 
 /// Whether the jobs of a member record the use of a capability.
 fn is_recorded(kind: &Kind) -> bool {
-    kind.import.is_some() || [&SEARCH, &MEMORY_WRITE, &ARTIFACTS, &OWN_TOOLS].into_iter().any(|known| known == kind)
+    kind.import.is_some() || [&SEARCH, &MEMORY_WRITE, &OWN_TOOLS].into_iter().any(|known| known == kind)
 }
 
 fn rows(grants: &Grants, used: &UsedGrants, config: &Config) -> Vec<ShownGrant> {
@@ -153,6 +153,10 @@ fn allow(grants: &Grants, used: &UsedGrants) -> Vec<String> {
             true => allow.push(kind.name.to_owned()),
             false => allow.extend(parts),
         }
+    }
+    // Every job has it without a request, and a component writes artifacts as files, too.
+    if grants.artifacts && !allow.iter().any(|name| name == ARTIFACTS.name) {
+        allow.push(ARTIFACTS.name.to_owned());
     }
     allow
 }
