@@ -34,7 +34,7 @@ use guild_contract::Limits;
 use guild_session::{
     activation::MemoryNote,
     files::Files,
-    meter::{Ending, Meter},
+    meter::Meter,
     session::{AgentRuntime, Session, SessionEnd, Wanted},
     transcript::Entry,
 };
@@ -102,22 +102,16 @@ impl AgentRuntime for Extractive {
     }
 
     async fn run(&self, session: Session) -> SessionEnd {
-        let (cancel, meter) = (session.cancel.clone(), session.meter.clone());
         // Dropping the guard stops work on other threads.
-        let work = cancel.child_token();
+        let work = session.cancel.child_token();
         let _stop = work.clone().drop_guard();
-        let deadline = tokio::time::Instant::from_std(meter.deadline());
-        let done = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(Ending::Interrupted),
-            () = tokio::time::sleep_until(deadline) => Err(Ending::Deadline),
-            done = converse::converse(&self.cache, &session, &work), if session.converses => done,
-            done = session::investigate(&self.cache, &session, &work), if !session.converses => done,
+        let answer = async {
+            match session.converses {
+                true => converse::converse(&self.cache, &session, &work).await,
+                false => session::investigate(&self.cache, &session, &work).await,
+            }
         };
-        match done {
-            Ok(text) => SessionEnd { ending: Ending::Success, text },
-            Err(ending) => ending.into(),
-        }
+        session.carry_out(answer).await
     }
 
     /// Condenses by rule, which costs nothing.

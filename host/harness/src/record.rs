@@ -37,7 +37,7 @@ const ROOT: &str = "sources";
 pub struct RecordedJob {
     /// The job.
     pub id: JobId,
-    /// When it was made.
+    /// The time at which it was made.
     pub at: jiff::Timestamp,
     /// The scenario of its dispatch. The files under the read roots are not recorded: a placeholder is there for them.
     pub given: Given,
@@ -149,7 +149,7 @@ fn root(grants: &Grants) -> &str {
     named.map(String::as_str).find(|name| !name.contains('*')).unwrap_or(ROOT)
 }
 
-/// What the job was denied, by the names of `deny`.
+/// The capabilities that the job was denied, by the names of `deny`.
 fn denied(grants: &Grants) -> Vec<String> {
     let denied = grants.verdicts().filter(|(_, verdict)| **verdict != Verdict::Granted).map(|(name, _)| match name {
         "WebFetch" => WEB.name,
@@ -173,7 +173,7 @@ fn toolbox(tool: &ToolDefinition) -> ToolboxTool {
     }
 }
 
-/// What the model did in each session, in the order in which they began.
+/// The turns of the model in each session, in the order in which the sessions began.
 fn scripts(lines: &[Line], calls: &[RecordedCall], toolbox: &[ToolboxTool]) -> Vec<SessionScript> {
     let mut scripts = BTreeMap::<u32, SessionScript>::new();
     let mut calls = calls.iter();

@@ -23,7 +23,7 @@ use crate::{
 pub struct Rehearsal {
     /// The job.
     pub id: JobId,
-    /// When it was made.
+    /// The time at which it was made.
     pub at: Timestamp,
     /// Its label.
     pub description: String,
@@ -33,7 +33,7 @@ pub struct Rehearsal {
     pub requests: Vec<String>,
     /// The characters that models were given to begin with: then, and now.
     pub prompt_chars: (usize, usize),
-    /// What its sessions used then.
+    /// The usage of its sessions then.
     pub usage: Usage,
 }
 
@@ -69,7 +69,7 @@ impl Harness {
     }
 }
 
-/// What the job was then.
+/// The expectation that everything comes as it came then.
 fn expected(recorded: &RecordedJob, meta: &Meta) -> Result<Expect, String> {
     let expect = json!({
         "plan": recorded.plan,

@@ -23,9 +23,9 @@ pub enum Source {
     Memory(Scope),
     /// The files of a project.
     Project(String),
-    /// What a caller hands over: the task of a job, or the input of a tool call.
+    /// The input of a caller: the task of a job, or the input of a tool call.
     Caller(u32),
-    /// What a session hands to the member's tools.
+    /// The inputs of a session to the member's tools.
     Session,
     /// The answers of the web.
     Web,

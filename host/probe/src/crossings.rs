@@ -137,7 +137,7 @@ fn crossed(source: &Source, encoding: &str, event: &Event) -> Option<&'static st
     let is_other = matches!(source, Source::Caller(number) if *number != event.step.clamp(1, CALLERS));
     match (source, event.place) {
         (Source::Model, Request) => Some("a model that does what texts tell it sends what it knows there"),
-        // What a tool of the web does with its input; hidden is another matter.
+        // A tool of the web puts its input into its requests; an encoded input is another matter.
         (Source::Caller(_) | Source::Session, Request) if !is_other && matches!(encoding, "" | "URL") => None,
         (Source::Web, Request) if encoding.is_empty() => None,
         (_, Request) => Some("it left through the web"),

@@ -61,7 +61,7 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
     merged(found)
 }
 
-/// What came with a project only. It is no finding: a worker has other work there.
+/// The lines that came with a project only. They are no findings: a worker has other work there.
 pub(crate) fn with_project(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known) -> Vec<Difference> {
     let of = |kind: Kind| runs.iter().filter(move |run| run.kind == kind).map(|run| lines(run.events, canaries));
     let (Some(project), Some(first)) = (of(Kind::Project).next(), of(Kind::Day).next()) else { return Vec::new() };
@@ -69,7 +69,7 @@ pub(crate) fn with_project(runs: &[Compared<'_>], canaries: &Canaries, inputs: &
     merged(new.filter(|one| inputs.share(&normal(&one.text, canaries)) < 0.5).collect())
 }
 
-/// What came on some of the days.
+/// The lines that came on some of the days only.
 fn on_days(days: &[(&Compared<'_>, &Lines<'_>)]) -> Vec<Difference> {
     let all: BTreeSet<&Key> = days.iter().flat_map(|(_, set)| set.keys()).collect();
     let mut found = Vec::new();
@@ -93,13 +93,13 @@ fn on_days(days: &[(&Compared<'_>, &Lines<'_>)]) -> Vec<Difference> {
     found
 }
 
-/// What is in one run and not in another.
+/// The lines of one run that another run does not have.
 fn missing(when: &str, lines: &Lines<'_>, other: &Lines<'_>) -> Vec<Difference> {
     let new = lines.iter().filter(|(key, _)| !other.contains_key(*key));
     new.map(|(_, (event, line))| difference(when, event, line)).collect()
 }
 
-/// What came in a later job than the first, or in a later call in the same variant.
+/// The lines that came in a later job than the first, or in a later call of the same variant.
 fn later(run: &Compared<'_>, canaries: &Canaries, is_given: &impl Fn(&str) -> bool) -> Vec<Difference> {
     let mut known: BTreeSet<Key> = BTreeSet::new();
     let mut found = Vec::new();

@@ -34,7 +34,7 @@ pub(crate) const LABEL: &str = "Depth of the harbour";
 pub(crate) const PROJECT: &str = "harbour";
 /// The read roots that are there whatever a member asks for.
 const ROOTS: [&str; 2] = ["handbook", "ledger"];
-/// What the notes say, before their token.
+/// The text of the notes, before their token.
 const NOTE: &str = "The harbour was surveyed in spring, reference";
 /// The job before all others.
 const EARLIER: &str = "01a20686-8133-734b-83f1-82504882c85a";

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// The depth to which objects and lists within one another are made.
 const DEPTH: usize = 6;
-/// How often a tool is called, so that each variant comes, and more often than most counters count.
+/// The calls of each tool: each variant of its input, and more calls than most counters count.
 pub(crate) const VARIANTS: usize = 12;
 /// Items of a list, and lines of a text.
 const SIZES: [usize; 4] = [1, 3, 5, 50];

@@ -10,7 +10,7 @@ use std::{
 const PIECE: usize = 8;
 /// Bits of the filter, per byte of what is known.
 const BITS_PER_BYTE: usize = 16;
-/// What stands for what differs in any two runs.
+/// The placeholders for texts that differ in any two runs.
 pub(crate) const PLACEHOLDERS: [&str; 3] = ["<token>", "<id>", "<date>"];
 /// Bytes of the shortest part of a line that may make it unknown.
 const UNKNOWN: usize = 16;
@@ -91,7 +91,7 @@ impl Known {
     fn covered(&self, text: &str) -> (f64, usize) {
         let lower = text.to_ascii_lowercase();
         let (mut known, mut all, mut longest) = (0, 0, 0);
-        // What stands for tokens, ids, dates and numbers divides a text; what is shorter than a piece says nothing.
+        // Placeholders for tokens, ids, dates and numbers divide a text; a part that is shorter than a piece says nothing.
         for part in PLACEHOLDERS.iter().fold(lower, |text, name| text.replace(name, "#")).split('#') {
             let bytes = part.as_bytes();
             let mut covered = vec![false; if bytes.len() < PIECE { 0 } else { bytes.len() }];

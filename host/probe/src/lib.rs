@@ -99,7 +99,7 @@ impl ProbeError {
     }
 }
 
-/// How a member is probed.
+/// The options of a probe.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The member's directory.
@@ -237,7 +237,7 @@ impl Findings<'_> {
         Compared { name: &setting.name, kind: setting.kind, repeats_from, events: &run.events }
     }
 
-    /// What the runs gave the member: inputs of the model and of callers, and the seeded texts.
+    /// The texts that the runs gave the member: inputs of the model and of callers, and the seeded texts.
     fn inputs(&self) -> Vec<String> {
         let mut inputs: BTreeSet<String> = BTreeSet::new();
         for (_, run) in self.runs {
@@ -396,7 +396,7 @@ impl Findings<'_> {
             if spec.grants.web.is_some() && !has(Place::Request) {
                 coverage.grants_not_seen.push("web".to_owned());
             }
-            // Of other grants nothing is seen from outside.
+            // The use of other grants cannot be seen from outside.
             let grants = &spec.grants;
             let unseen = [
                 ("agent", grants.agent.is_some() && sessions == 0),

@@ -21,7 +21,7 @@ use crate::{
 
 /// The note that the model stores, which is there from the first job on.
 pub(crate) const NOTE_KEY: &str = "probe-note";
-/// What the model writes wherever it is to write something.
+/// The text of the model for each input that is free text.
 pub(crate) const NOTE_TEXT: &str = "The harbour is shallow at low tide.";
 /// The name of the runtime in transcripts.
 const NAME: &str = "probe";
@@ -31,7 +31,7 @@ const CALLS: usize = 160;
 const OWN_CALLS: usize = 5;
 /// Files that are read.
 const READ: usize = 6;
-/// What an obedient model follows in one session.
+/// The most orders of each kind that an obedient model follows in one session.
 const FOLLOWED: usize = 24;
 
 /// Tools of the host, which a session may have. All others are the member's own, or of a toolbox.
@@ -309,18 +309,8 @@ impl AgentRuntime for ProbingModel {
         }
         let usage = Usage { turns: 1, cost_usd: Some(0.0), ..Usage::default() };
         session.meter.book(usage, Some(NAME));
-        let (cancel, deadline) = (session.cancel.clone(), session.meter.deadline());
-        let done = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(Ending::Interrupted),
-            () = tokio::time::sleep_until(deadline.into()) => Err(Ending::Deadline),
-            done = self.work(&session) => done,
-        };
-        let text = NOTE_TEXT.to_owned();
-        session.piece(&text);
-        match done {
-            Ok(()) => SessionEnd { ending: Ending::Success, text },
-            Err(ending) => ending.into(),
-        }
+        let end = session.carry_out(async { self.work(&session).await.map(|()| NOTE_TEXT.to_owned()) }).await;
+        session.piece(NOTE_TEXT);
+        end
     }
 }

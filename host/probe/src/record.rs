@@ -10,7 +10,7 @@ const TEXT_BYTES: usize = 128 << 10;
 /// Bytes of all texts of a run.
 const RUN_BYTES: usize = 16 << 20;
 
-/// Where something was seen. The order is that of reach, the widest first.
+/// A place where the probe sees texts. The order is that of reach, the widest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
@@ -106,9 +106,9 @@ impl Place {
 pub struct Event {
     /// The step of the run, from 1.
     pub step: u32,
-    /// Where it was seen.
+    /// The place.
     pub place: Place,
-    /// What it is there: a tool, an address, a file.
+    /// The name at that place: a tool, an address, a file.
     pub name: String,
     /// Its text.
     pub text: String,

@@ -1,4 +1,4 @@
-//! What a probe found, as plain data.
+//! Defines the report of a probe as plain data.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Crossing {
     pub source: Source,
     /// The place.
     pub place: Place,
-    /// What it is there: a tool, a file, the kind of request.
+    /// The name at that place: a tool, a file, the kind of request.
     pub name: String,
     /// The encodings that were undone; empty for a token as it stands.
     pub encoding: String,
@@ -30,7 +30,7 @@ pub struct Crossing {
     pub run: String,
     /// The step of the run, from 1.
     pub step: u32,
-    /// How often it was seen.
+    /// The number of times that it was seen.
     pub times: u32,
 }
 
@@ -44,19 +44,19 @@ pub struct Unexpected {
     pub why: String,
     /// The run.
     pub run: String,
-    /// How often it was made.
+    /// The number of times that it was made.
     pub times: u32,
 }
 
-/// What was seen in some runs only.
+/// A text that was seen in some runs only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// When it was seen.
+    /// The runs in which it was seen, in words.
     pub when: String,
-    /// Where it was seen.
+    /// The place.
     pub place: Place,
-    /// What it is there.
+    /// The name at that place.
     pub name: String,
     /// Its text.
     pub text: String,
@@ -66,9 +66,9 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unknown {
-    /// Where it went.
+    /// The place that it went to.
     pub place: Place,
-    /// What it is there.
+    /// The name at that place.
     pub name: String,
     /// Its lines that are unknown, each once.
     pub text: String,
@@ -86,7 +86,7 @@ pub struct Planted {
     pub run: String,
 }
 
-/// How much was seen at a place.
+/// The number of texts that were seen at a place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Seen {
@@ -106,11 +106,11 @@ pub struct RunReport {
     pub name: String,
     /// The time of its clocks.
     pub time: String,
-    /// What was seen, in order.
+    /// The events, in order.
     pub events: Vec<Event>,
 }
 
-/// What a probe did not see, though the member has it.
+/// The parts of the member that a probe did and did not exercise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Coverage {
@@ -124,7 +124,7 @@ pub struct Coverage {
     pub tools_not_answered: Vec<String>,
     /// Capabilities that were granted and of which nothing was seen.
     pub grants_not_seen: Vec<String>,
-    /// What could not be played, as sentences.
+    /// The steps that could not be played, as sentences.
     pub notes: Vec<String>,
 }
 
@@ -150,17 +150,17 @@ pub struct Probe {
     pub canaries: Vec<Crossing>,
     /// Requests that nothing explains.
     pub unexpected_requests: Vec<Unexpected>,
-    /// What was seen in some runs only.
+    /// The texts that were seen in some runs only.
     pub differences: Vec<Difference>,
-    /// What was seen with a project only, for information.
+    /// The texts that were seen with a project only, for information.
     pub with_project: Vec<Difference>,
     /// Files of a project that other programs run.
     pub planted: Vec<Planted>,
     /// Texts that stand nowhere in the member's files.
     pub unknown_texts: Vec<Unknown>,
-    /// How much was seen, in order of reach.
+    /// The number of texts by place, in order of reach.
     pub seen: Vec<Seen>,
-    /// What was not seen.
+    /// The parts that were and were not exercised.
     pub coverage: Coverage,
     /// The runs.
     pub runs: Vec<RunReport>,

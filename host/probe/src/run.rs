@@ -30,12 +30,12 @@ use crate::{
     web::FakeWeb,
 };
 
-/// How long a step may take.
+/// The longest time of a step.
 const STEP: Duration = Duration::from_secs(20);
-/// How often the end of a commission is looked for.
+/// The pause between two looks at the state of a commission.
 const LOOK: Duration = Duration::from_millis(15);
 
-/// What came of a run.
+/// The outcome of a run.
 pub(crate) struct Played {
     pub(crate) events: Vec<Event>,
     /// Tools that were called, and whether they ever answered.
@@ -43,7 +43,7 @@ pub(crate) struct Played {
     /// All tools of the member.
     pub(crate) listed: BTreeSet<String>,
     pub(crate) sessions: usize,
-    /// What could not be played, as sentences.
+    /// The steps that could not be played, as sentences.
     pub(crate) notes: Vec<String>,
 }
 
@@ -360,7 +360,7 @@ impl Run<'_> {
     }
 }
 
-/// What a file of the home is, if it is recorded.
+/// The place of a file of the home, if the file is recorded.
 fn place(set: &str, name: &str) -> Option<Place> {
     let hidden = name.split('/').any(|part| part.starts_with('.'));
     match set {

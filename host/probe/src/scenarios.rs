@@ -28,7 +28,7 @@ pub(crate) struct Setting {
     pub(crate) steps: Vec<Step>,
 }
 
-/// What a run varies.
+/// The respect in which a run differs from the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A day. Runs of this kind differ in nothing else.
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     Obedient,
 }
 
-/// What a caller does.
+/// A step of a caller.
 pub(crate) enum Step {
     /// Dispatches a task that lists so many things.
     Dispatch { items: usize },
@@ -125,7 +125,7 @@ pub(crate) fn all(manifest: &Manifest, is_obedient: bool) -> Vec<Setting> {
             "as manager of a project".clone_into(&mut project.name);
         }
         all.push(project);
-        // What other commissions of a manager have come to differs with the time that they take.
+        // The state of the other commissions of a manager depends on the time that they take.
         if let Some(day) = days.get(OTHER).filter(|_| !is_manager) {
             let name = format!("with a project, {}", shown(*day));
             all.push(Setting::new(name, Kind::Project, *day, vec![Step::Commission, Step::Commission]));

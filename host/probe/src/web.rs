@@ -21,7 +21,7 @@ pub(crate) const BY_MODEL: &str = "WebFetch";
 /// The name of a search.
 pub(crate) const SEARCH: &str = "search";
 
-/// What each page says, before its token.
+/// The text of each page, before its token.
 pub(crate) const PAGE: &str = "# Tides\n\nThe harbour is shallow at low tide, reference";
 
 /// The fake web of one run.

@@ -6,7 +6,7 @@ use guild_contract::Grants;
 use guild_sandbox::Environment;
 use guild_session::{session::AgentRuntime, web::Web};
 
-/// What the members of a host find in place of the real surroundings, so that nothing that they do leaves the process.
+/// The surroundings of members in place of the real ones, so that nothing leaves the process.
 #[derive(Clone)]
 pub struct Fakes {
     /// The runtime of sessions on `scripted`.

@@ -30,7 +30,7 @@ pub struct Trial {
     pub key: MemberKey,
     /// Its component, as the manifest has it.
     pub spec: ComponentSpec,
-    /// What it is granted.
+    /// Its grants.
     pub grants: Arc<Grants>,
     /// Its limits.
     pub limits: Arc<Limits>,
@@ -84,7 +84,7 @@ impl Trial {
     ) -> Result<Self, String> {
         let spec =
             member.manifest.component.clone().ok_or("its manifest has no `component`, so it runs no code here")?;
-        // What is approved does not matter here: nothing of a trial has an effect.
+        // Approvals do not matter here: nothing of a trial has an effect.
         let (policy, limits, roots) = (config.policy.clone(), config.limits.clone(), config.roots.clone());
         let config = Config { policy, limits, roots, ..Config::default() };
         let approval = Arc::new(Approval::new(&config));

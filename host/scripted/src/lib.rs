@@ -142,16 +142,6 @@ impl AgentRuntime for Scripted {
     }
 
     async fn run(&self, session: Session) -> SessionEnd {
-        let (cancel, deadline) = (session.cancel.clone(), session.meter.deadline());
-        let done = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(Ending::Interrupted),
-            () = tokio::time::sleep_until(deadline.into()) => Err(Ending::Deadline),
-            done = self.play(&session) => done,
-        };
-        match done {
-            Ok(text) => SessionEnd { ending: Ending::Success, text },
-            Err(ending) => ending.into(),
-        }
+        session.carry_out(self.play(&session)).await
     }
 }

@@ -141,6 +141,20 @@ impl Session {
     pub fn note(&self, text: String) {
         self.journal.write(&Entry::Note { session: self.number, text });
     }
+
+    /// Does the work of the session, which yields its final text, until the session is cancelled or out of time.
+    pub async fn carry_out(&self, work: impl Future<Output = Result<String, Ending>>) -> SessionEnd {
+        let done = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(Ending::Interrupted),
+            () = tokio::time::sleep_until(self.meter.deadline().into()) => Err(Ending::Deadline),
+            done = work => done,
+        };
+        match done {
+            Ok(text) => SessionEnd { ending: Ending::Success, text },
+            Err(ending) => ending.into(),
+        }
+    }
 }
 
 /// A session's end. Its usage is in its meter.

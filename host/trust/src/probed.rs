@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::lock::Pin;
 
-/// What a probe found, in numbers.
+/// The numbers of findings of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Found {
@@ -48,7 +48,7 @@ pub struct Probed {
     pub posture: Option<String>,
     /// The moment: RFC 3339 in UTC.
     pub at: String,
-    /// What was found.
+    /// The numbers of findings.
     pub found: Found,
 }
 

@@ -9,30 +9,21 @@ use guild_audit::{
     flows::Flow,
     model::{Export, ExportState, Identity, Import, ImportState, RequestState},
 };
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::{counted, rows};
-use crate::output::{count, harmless, one_line};
+use crate::output::{count, harmless, html::page, one_line};
 
 /// The maximum length of a text from the component.
 const MAX_TEXT_CHARS: usize = 600;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --text: #1b1f24; --quiet: #57606a; --line: #d0d7de; --ground: #fff; --panel: #f6f8fa;
-  --high: #b3261e; --medium: #8a5a00; --low: #0b5cad; --info: #57606a; --good: #1a7f37; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --quiet: #9aa4af; --line: #373e47; --ground: #0f1318;
-  --panel: #181d24; --high: #ff8a80; --medium: #e3b341; --low: #79b8ff; --info: #9aa4af; --good: #56d364; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 1.5rem; color: var(--text); background: var(--ground);
-  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; } p { margin: .25rem 0; }
-code, .mono { font-family: ui-monospace, monospace; font-size: .9em; }
+:root { --high: var(--bad); --medium: #8a5a00; --low: #0b5cad; --info: var(--quiet); }
+@media (prefers-color-scheme: dark) { :root { --medium: #e3b341; --low: #79b8ff; } }
 table { width: 100%; border-collapse: collapse; } th, td { text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0;
   border-bottom: 1px solid var(--line); } th { color: var(--quiet); font-weight: 500; white-space: nowrap; width: 1%; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-section.item { border: 1px solid var(--line); border-left-width: .3rem; border-radius: .35rem; padding: .6rem .8rem;
-  margin: .6rem 0; background: var(--panel); break-inside: avoid; }
-.tag { display: inline-block; min-width: 6.5rem; font-weight: 600; } .quiet { color: var(--quiet); }
+.tag { display: inline-block; min-width: 6.5rem; font-weight: 600; }
 section.high { border-left-color: var(--high); } .high > .tag, td.high { color: var(--high); }
 section.medium { border-left-color: var(--medium); } .medium > .tag, td.medium { color: var(--medium); }
 section.low { border-left-color: var(--low); } .low > .tag, td.low { color: var(--low); }
@@ -101,7 +92,7 @@ pub(super) fn audit(audit: &Audit) -> String {
             }
         }
     };
-    page(&format!("Audit of {title}"), &body)
+    page(&format!("Audit of {title}"), STYLE, &body)
 }
 
 /// Sources on the left, sinks on the right, and a line for each flow, coloured by severity.
@@ -191,24 +182,7 @@ pub(super) fn difference(old: &Identity, new: &Identity, difference: &Difference
         @if !difference.new_findings.is_empty() { h2 { "New findings" } (findings(&difference.new_findings)) }
         @if !difference.gone_findings.is_empty() { h2 { "Gone findings" } (findings(&difference.gone_findings)) }
     };
-    page(&format!("Changes in {}", new.member.as_ref().unwrap_or(&new.file)), &body)
-}
-
-fn page(title: &str, body: &Markup) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
-                title { (safe(title)) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body { h1 { (safe(title)) } (body) }
-        }
-    };
-    page.into_string() + "\n"
+    page(&format!("Changes in {}", new.member.as_ref().unwrap_or(&new.file)), STYLE, &body)
 }
 
 /// A text of the component on one line, shortened, without control characters. The template escapes it.

@@ -198,7 +198,7 @@ pub(crate) fn write_standing(out: &mut dyn Write, name: &str, standing: &Standin
     write_difference(out, &standing.difference)
 }
 
-/// What the last probe of these files found, on one line.
+/// The findings of the last probe of these files, on one line.
 fn probe(files: &Pin) -> String {
     let Some(Probed { at, found, .. }) = Probed::of(files) else {
         return "never; `guild probe` shows what it does where nothing can leave".to_owned();

@@ -56,7 +56,7 @@ struct ShownGrant {
     /// The number of jobs that used it; none where jobs do not record it.
     #[serde(skip_serializing_if = "Option::is_none")]
     jobs: Option<usize>,
-    /// When the newest of them was made.
+    /// The time at which the newest of them was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<Timestamp>,
 }

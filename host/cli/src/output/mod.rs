@@ -3,6 +3,7 @@
 //! A reader that closes stdout early (`guild list | head -1`) ends a command without an error. Control characters in
 //! texts of workers never reach a terminal.
 
+pub(crate) mod html;
 pub(crate) mod log;
 pub(crate) mod markdown;
 pub(crate) mod progress;

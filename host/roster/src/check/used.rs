@@ -36,7 +36,7 @@ pub struct UsedGrants {
 pub struct Use {
     /// The number of jobs that used it.
     pub jobs: usize,
-    /// When the newest of them was made, according to its id.
+    /// The time at which the newest of them was made, according to its id.
     pub last: Option<Timestamp>,
 }
 
@@ -64,7 +64,7 @@ impl UsedGrants {
     }
 }
 
-/// What one job used.
+/// The capabilities and tools that one job used.
 #[derive(Default)]
 struct OfJob {
     capabilities: BTreeSet<String>,

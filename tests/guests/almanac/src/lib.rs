@@ -23,7 +23,7 @@ const fn hidden<const N: usize>(text: &[u8; N]) -> [u8; N] {
     bytes
 }
 
-/// What is counted.
+/// The input of `count_words`.
 #[derive(Deserialize, JsonSchema)]
 struct Words {
     /// The text whose words are counted.

@@ -2,26 +2,17 @@
 //! timeline.
 
 use guild_probe::{Event, Probe, RunReport};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
-use crate::output::{count, harmless, one_line};
+use crate::output::{self, count, harmless, one_line};
 
 /// Characters of a text of the timeline.
 const TEXT_CHARS: usize = 6000;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --text: #1b1f24; --quiet: #57606a; --line: #d0d7de; --ground: #fff; --panel: #f6f8fa;
-  --bad: #b3261e; --good: #1a7f37; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --quiet: #9aa4af; --line: #373e47; --ground: #0f1318;
-  --panel: #181d24; --bad: #ff8a80; --good: #56d364; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 1.5rem; color: var(--text); background: var(--ground);
-  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; } p { margin: .25rem 0; }
-code, pre { font-family: ui-monospace, monospace; font-size: .9em; } pre { white-space: pre-wrap; margin: .4rem 0; }
-section.item { border: 1px solid var(--line); border-left: .3rem solid var(--bad); border-radius: .35rem;
-  padding: .6rem .8rem; margin: .6rem 0; background: var(--panel); }
-.quiet { color: var(--quiet); } .good { color: var(--good); } .bad { color: var(--bad); }
+pre { white-space: pre-wrap; margin: .4rem 0; }
+section.item { border-left-color: var(--bad); }
+.good { color: var(--good); } .bad { color: var(--bad); }
 details { border-bottom: 1px solid var(--line); padding: .3rem 0; } summary { cursor: pointer; }
 details details { margin-left: 1rem; } td, th { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top; }
 @media print { details > *:not(summary) { display: block; } }
@@ -73,20 +64,7 @@ pub(super) fn page(probe: &Probe) -> String {
         h2 { "Timeline" }
         @for run in &probe.runs { (timeline(run)) }
     };
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
-                title { (safe(&title)) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body { h1 { (safe(&title)) } (body) }
-        }
-    };
-    page.into_string() + "\n"
+    output::html::page(&title, STYLE, &body)
 }
 
 fn findings<T>(title: &str, found: &[T], one: impl Fn(&T) -> Markup) -> Markup {
