@@ -432,6 +432,11 @@ fn an_approval_is_rehearsed_on_jobs_that_ran() {
         assert!(output.status.success(), "{}", stderr(&output));
         stdout(&output)
     };
+    let used = ["members", directory, "--used", "--prove", "5", "--config", "guild.toml"];
+    let used = stdout(&home.run(&used));
+    assert!(used.contains("allow = [\"memory\", \"files:docs\", "), "{used}");
+    assert!(used.contains("\"artifacts\"") && !used.contains("\"memory:write\""), "{used}");
+    assert!(used.contains("the last 2 of 2 jobs: 2 as then"), "{used}");
     // The model reads what it read then, also where the file has changed meanwhile.
     home.write("docs/x.md", "X costs 7.");
     let printed = approve("20");

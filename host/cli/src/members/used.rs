@@ -9,7 +9,7 @@ use guild_config::Config;
 use guild_contract::{
     Grants, MemberKey,
     capability::{
-        ARTIFACTS, Capability, FILES, Kind, MEMORY, MEMORY_WRITE, OWN_TOOLS, SEARCH, WEB,
+        ARTIFACTS, Capability, FILES, KINDS, Kind, MEMORY, MEMORY_WRITE, OWN_TOOLS, SEARCH, WEB,
         grants::{Pattern, Rule},
     },
 };
@@ -98,9 +98,21 @@ fn shown(found: &FoundMember, config: &Config) -> Result<Shown, String> {
     })
 }
 
-/// The kinds that are granted.
+/// The kinds that are granted to the component or to its sessions.
 fn kinds(grants: &Grants) -> impl Iterator<Item = &'static Kind> {
-    grants.granted().filter_map(Kind::named)
+    let searches = grants.sessions.search && grants.sessions.tools.iter().any(|tool| tool == "WebSearch");
+    KINDS.into_iter().filter(move |kind| {
+        let of_sessions = [
+            (&FILES, grants.roots.is_some()),
+            (&WEB, grants.hosts.is_some()),
+            (&SEARCH, searches),
+            (&MEMORY, grants.memory),
+            (&MEMORY_WRITE, grants.sessions.memory),
+            (&ARTIFACTS, grants.artifacts),
+        ];
+        let is_of_sessions = of_sessions.into_iter().any(|(known, is_held)| known == *kind && is_held);
+        is_of_sessions || grants.base.has(kind.name) || grants.holds(kind)
+    })
 }
 
 /// Whether the jobs of a member record the use of a capability.
@@ -137,7 +149,7 @@ fn rows(grants: &Grants, used: &UsedGrants, config: &Config) -> Vec<ShownGrant> 
 fn allow(grants: &Grants, used: &UsedGrants) -> Vec<String> {
     let mut allow = Vec::new();
     for kind in kinds(grants) {
-        // A component reads `/memory` as files, too.
+        // A component reads `/memory` as files, too, and sessions are given memories without a call.
         if !is_recorded(kind) || *kind == MEMORY {
             allow.push(kind.name.to_owned());
             continue;
@@ -153,10 +165,6 @@ fn allow(grants: &Grants, used: &UsedGrants) -> Vec<String> {
             true => allow.push(kind.name.to_owned()),
             false => allow.extend(parts),
         }
-    }
-    // Every job has it without a request, and a component writes artifacts as files, too.
-    if grants.artifacts && !allow.iter().any(|name| name == ARTIFACTS.name) {
-        allow.push(ARTIFACTS.name.to_owned());
     }
     allow
 }

@@ -104,7 +104,11 @@ impl OfJob {
         let text = |key: &str| input.get(key).and_then(Value::as_str);
         match tool {
             tool if FILE_TOOLS.contains(&tool) => self.read_root(text("file_path").or_else(|| text("path"))),
-            "WebSearch" => self.kind(SEARCH.name),
+            "WebSearch" => {
+                self.kind(SEARCH.name);
+                // Without a provider it searches the read roots.
+                self.read_root(None);
+            }
             "WebFetch" => {
                 self.kind(WEB.name);
                 let url = text("url").and_then(|url| Url::parse(url).ok());
