@@ -10,7 +10,7 @@ use std::{
 };
 
 use guild_client::{DispatchParams, Event, EventDetail, Events, Filter, Kind, Options, WorkerHandle};
-use guild_contract::schema::of;
+use guild_contract::json::schema::of;
 use jsonschema::Validator;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};

@@ -10,11 +10,11 @@ use std::{
 use guild_contract::{
     Decision, Event, JobUsage, MemberReport,
     host::{ApproveParams, AuditParams, AuditView, DoctorView, LimitsView, MemberDetail},
+    json::schema::of,
     rpc::{
         CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, JobsParams, JobsView, ListParams, Listed,
         LogParams, LogView, ResultView, Resumed, StatusView, TaskView, code, method,
     },
-    schema::of,
     usage::{UsageParams, UsageView},
 };
 use jsonschema::{Draft, Validator};

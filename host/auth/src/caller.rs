@@ -16,12 +16,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     audit_log::{Event, Outcome, Who},
     budget::{Identity, Permit},
-    credentials::Credential,
     ingress::Ingress,
     names::CalledBy,
     operation::Operation,
     refused::Refused,
     rules::Rules,
+    tokens::credentials::Credential,
     tokens::digest,
 };
 

@@ -13,7 +13,7 @@ use guild_contract::{
 
 use crate::{
     audit_log::Event,
-    audit_tail::TailError,
+    audit_log::tail::TailError,
     budget::Budget,
     private::PrivateHost,
     rules::{IngressError, Rules},

@@ -12,10 +12,8 @@
 
 mod audit;
 pub mod audit_log;
-mod audit_tail;
 pub mod budget;
 mod caller;
-mod credentials;
 mod ingress;
 mod names;
 mod operation;
@@ -29,7 +27,7 @@ pub mod tls;
 pub mod tokens;
 
 pub use audit::Audit;
-pub use audit_tail::TailError;
+pub use audit_log::tail::TailError;
 pub use budget::Identity;
 pub use caller::{Authorized, Browser, Caller, Connection, Cookie, LARGE, Process};
 pub use guild_contract::operation::Access;

@@ -11,11 +11,11 @@ use guild_telemetry::record;
 
 use crate::{
     audit_log::{AuditLogError, Event, Log, Outcome, Who},
-    credentials::{Credentials, Good, Look},
     names::Names,
     operation::Operation,
     refused::Refused,
     tls::{Tls, TlsError},
+    tokens::credentials::{Credentials, Good, Look},
     tokens::{TokenError, TokenFile},
 };
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use crate::{
     audit_log::{Event, Who},
     caller::{Caller, Connection, RequestResources},
-    credentials::Credential,
     refused::Refused,
+    tokens::credentials::Credential,
 };
 
 /// The operation of a listener in the audit log.

@@ -4,22 +4,17 @@ mod age;
 mod args;
 mod audit;
 mod authors;
-mod backup;
 mod client;
 mod complete;
-mod doctor;
 mod failure;
 mod hall;
-mod health;
 mod jobs;
 mod local;
 mod mcp;
 mod members;
+mod operator;
 mod output;
 mod registry;
-mod serve;
-mod tls;
-mod token;
 
 use std::{ffi::OsString, process::ExitCode, time::SystemTime};
 
@@ -34,6 +29,7 @@ use crate::{
     hall::{commission, meet, meeting, pr, project},
     jobs::{job_commands, logs, prune, usage, watch},
     members::{approve, call, list, probe, prompt, sign, test, used},
+    operator::{backup, doctor, health, serve, tls, token},
     output::log,
     registry::{artifact, install, upgrade},
 };

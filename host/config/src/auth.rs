@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::value::Wrong;
-use crate::host_name::HostName;
+use crate::host::name::HostName;
 
 /// The settings about callers. The default allows clients on this machine only.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,7 @@ mod config;
 pub mod directories;
 pub mod directory_lock;
 mod hall;
-mod host_name;
-mod host_pattern;
+mod host;
 mod key_source;
 mod permit;
 mod policy;
@@ -31,8 +30,8 @@ pub use config::{
     changes::{Change, changes},
 };
 pub use hall::PermittedProject;
-pub use host_name::{Called, HostName};
-pub use host_pattern::HostPattern;
+pub use host::name::{Called, HostName};
+pub use host::pattern::HostPattern;
 pub use key_source::KeySource;
 pub use permit::PermitError;
 pub use text::shell_word;

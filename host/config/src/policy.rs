@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::{Runtime, agents::runtime, host_pattern::HostPattern, value::Wrong};
+use super::{Runtime, agents::runtime, host::pattern::HostPattern, value::Wrong};
 
 /// Settings of the members whose keys PATTERN matches; `*` stands for any characters.
 ///

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use url::Url;
 
-use crate::{host_pattern::HostPattern, key_source::KeySource};
+use crate::{host::pattern::HostPattern, key_source::KeySource};
 
 use super::value::{Wrong, above_zero, key_source};
 

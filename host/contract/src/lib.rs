@@ -14,11 +14,8 @@ pub mod json;
 pub mod limits;
 pub mod manifest;
 pub mod member;
-pub mod misread;
 pub mod operation;
-pub mod retention;
 pub mod rpc;
-pub mod schema;
 pub mod secret;
 pub mod text;
 pub mod usage;
@@ -29,6 +26,7 @@ pub use capability::{
 };
 pub use error::{OperationError, SpendError};
 pub use ids::{JobId, MemberKey};
+pub use job::retention::Retention;
 pub use job::{Decision, JobStatus, JobUsage, Meta, Resumption, Usage};
 pub use job::{
     bounds::Bounds,
@@ -37,7 +35,6 @@ pub use job::{
 pub use limits::Limits;
 pub use manifest::Manifest;
 pub use member::{MemberLimits, MemberReport, MemberService, Narrowed};
-pub use retention::Retention;
 
 /// The WIT package that this host implements, without its version.
 pub const WIT_PACKAGE: &str = "guild:worker";

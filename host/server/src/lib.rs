@@ -15,16 +15,11 @@ mod layers;
 pub mod listen;
 pub mod mcp;
 mod methods;
-mod metrics;
-mod openrpc;
-mod operator;
+mod operations;
 mod page;
 pub mod rpc;
 mod sdk;
 pub mod serve;
-mod service_manager;
-mod webhooks;
-mod worker;
 
+pub use serve::service_manager::PassedSockets;
 pub use serve::{ServeError, ServeOptions, serve};
-pub use service_manager::PassedSockets;

@@ -18,9 +18,11 @@ use serde_json::{Map, Value, json};
 use crate::{
     input::params::{Params, shown},
     mcp::{Answered, CallOptions, Failure, Identity, Server, TOOLS_CALL, TOOLS_LIST, hall::run},
-    openrpc::{self, Common, Content, Shapes},
-    operator::{self, HostMethod},
-    worker::{self, WorkerMethod},
+    operations::{
+        openrpc::{self, Common, Content, Shapes},
+        operator::{self, HostMethod},
+        worker::{self, WorkerMethod},
+    },
 };
 
 /// Versions of MCP with `initialize`, newest first.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use guild_contract::{
     OperationError,
-    misread::{self, Misread, OBJECT},
+    json::misread::{self, Misread, OBJECT},
+    json::schema,
     operation::{Operation, Row},
-    schema,
     text::one_line,
 };
 use schemars::JsonSchema;

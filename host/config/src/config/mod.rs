@@ -24,7 +24,7 @@ use crate::web::WebOptions;
 use guild_contract::{
     Delegation, Limits, Policy, Retention,
     capability::grants::Pattern,
-    misread::{self, Misread, TABLE},
+    json::misread::{self, Misread, TABLE},
     text::hex,
 };
 use serde::Deserialize as _;

@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod event;
+pub mod retention;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Lines, Manifest, ManifestError, Misread, Place, misread_at};
 use crate::{
-    misread::{self, OBJECT},
+    json::misread::{self, OBJECT},
     text::one_line,
 };
 

@@ -22,7 +22,7 @@ use strum::{IntoStaticStr, VariantArray};
 use crate::{
     ids::MemberKey,
     job::bounds::Bounds,
-    misread::{self, Misread, OBJECT},
+    json::misread::{self, Misread, OBJECT},
     text::{is_steering, nearest::slip, one_line},
 };
 

@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::{
-    misread::{OBJECT, SHOWN_CHARS, wrong_type},
-    schema,
+    json::misread::{OBJECT, SHOWN_CHARS, wrong_type},
+    json::schema,
     text::one_line,
 };
 

@@ -23,8 +23,8 @@ use guild_contract::{
         RedispatchCommission, RegisterProject, ReloadSettings, SendMessage, SpokenTurn, SyncProjects, TickHeartbeat,
         UpdateCommission, ValidateSettings, WriteDocument,
     },
+    json::schema,
     operation::{AnswerKind, Operation, Row},
-    schema,
 };
 use guild_session::tools::{ToolDefinition, read};
 use schemars::SchemaGenerator;

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::tool::{Annotations, Tool};
 use crate::{
     input::params::shown,
-    worker::{self, WorkerMethod},
+    operations::worker::{self, WorkerMethod},
 };
 
 /// A worker's method that is also a tool.

@@ -36,7 +36,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     hall::NO_HALL,
     input::params::{Params, shown, wrong_type},
-    worker,
+    operations::worker,
 };
 use bridge::{Bridged, Dispatched};
 use guild_auth::{Access, Audit, Caller, Operation, Refused};

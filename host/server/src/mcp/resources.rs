@@ -20,7 +20,7 @@ use serde_json::json;
 use super::Server;
 use crate::{
     input::{json::string_bytes, params::shown},
-    worker,
+    operations::worker,
 };
 
 /// The maximum number of jobs on a page of the list.

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     input::params::{Params, shown},
-    worker,
+    operations::worker,
 };
 
 const WORKERS: &str = "workers";

@@ -24,7 +24,7 @@ use super::convert;
 use crate::{
     input::params::{Params, shown},
     mcp::{Failure, Server, ended},
-    worker,
+    operations::worker,
 };
 
 /// The suggested interval between two polls of a task.

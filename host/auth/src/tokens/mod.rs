@@ -5,6 +5,8 @@
 //! writes the file, one command at a time, and replaces it as a whole, so that hosts see the old tokens or the new
 //! ones. An invalid file admits no caller.
 
+pub(crate) mod credentials;
+
 use std::{
     collections::BTreeSet,
     fs::OpenOptions,

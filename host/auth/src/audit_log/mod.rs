@@ -6,6 +6,8 @@
 //! caller is written, and quoted text is escaped, so that no caller can forge a line. Lines that cannot be written are
 //! counted, and the next line that can be written reports their number: requests continue.
 
+pub(crate) mod tail;
+
 use std::{
     borrow::Cow,
     fmt,

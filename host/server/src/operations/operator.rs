@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     input::params::Params,
-    openrpc::{self, Shapes},
+    operations::openrpc::{self, Shapes},
 };
 
 /// The bytes that a page of the audit log takes: as it is read, as lines, and as JSON.

@@ -1,5 +1,8 @@
 //! Measures untrusted JSON texts before they are parsed, and replaces the lone surrogates that JavaScript writes.
 
+pub mod misread;
+pub mod schema;
+
 use std::{borrow::Cow, slice::Iter};
 
 use serde_json::Value;

@@ -5,6 +5,8 @@
 //! with a session, and requests that state an MCP version without sessions. A response of [`rpc`] is always one JSON
 //! text, never a stream, regardless of the types that the client accepts.
 
+mod metrics;
+
 use std::{future::poll_fn, sync::Arc};
 
 use axum::{
@@ -25,6 +27,7 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
+use self::metrics::{METRICS, READY};
 use crate::{
     connections::Activity,
     declined::{Declined, Shape, json_response},
@@ -33,7 +36,6 @@ use crate::{
     input::body::{is_json, not_json, whole},
     layers::{Admitted, Layers, Listener, compression, route},
     mcp::{Absent, Endpoint, Server, Unavailable},
-    metrics::{self, METRICS, READY},
     page::{self, OpenRequest},
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},

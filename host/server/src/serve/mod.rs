@@ -1,5 +1,8 @@
 //! Implements `guild serve`: binds the address, opens the members, and serves them.
 
+pub(crate) mod service_manager;
+mod webhooks;
+
 use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, thread};
 
 use guild_auth::{Ingress, IngressError, audit_log::Event, private::PrivateHost};
@@ -12,12 +15,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use self::service_manager::PassedSockets;
 use crate::{
     hall::{Api, socket::Socket},
     http::Service,
     listen::{self, BindError, Bound, Signals},
-    service_manager::{self, PassedSockets},
-    webhooks,
 };
 
 /// The options of `guild serve`.

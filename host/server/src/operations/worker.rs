@@ -10,12 +10,12 @@ use guild_auth::{Audit, Caller, LARGE, Operation};
 use guild_contract::{
     JobId,
     json::parsed_bytes,
+    json::schema,
     operation::{self as contract, Row},
     rpc::{
         CancelJob, DeleteJob, DispatchJob, Dispatched, JobList, JobLog, JobResult, JobStatusOf, JobTask, ListJobs,
         ListParams, Listed, ReadJobs, ResultView, ResumeJob, RpcError, code,
     },
-    schema,
     usage::ReadUsage,
 };
 use guild_jobs::STATES_BYTES;
@@ -31,7 +31,7 @@ use crate::{
         json,
         params::{Params, shown},
     },
-    openrpc::{self, Shapes},
+    operations::openrpc::{self, Shapes},
 };
 
 /// An operation of a worker, with its handler.
