@@ -1,4 +1,4 @@
-//! Writes the digests of a runtime's lines, of several components that have it; see `src/evidence/runtimes.rs`.
+//! Writes the digests of a runtime's lines and dense regions, of several components that have it; see `src/evidence/runtimes.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use guild_audit::evidence::{
-    regions::texts,
+    regions::{regions, texts},
     runtimes::{digest, is_worded},
 };
 
@@ -15,9 +15,16 @@ fn main() -> io::Result<()> {
     for file in std::env::args().skip(1) {
         let bytes = std::fs::read(file)?;
         let sections = guild_audit::data_of(&bytes);
-        let texts: Vec<_> = sections.iter().flat_map(|data| texts(data)).collect();
-        let lines = texts.iter().flat_map(|text| text.text.lines()).filter(|line| is_worded(line));
-        let distinct: BTreeSet<_> = lines.map(digest).collect();
+        let mut distinct = BTreeSet::new();
+        for data in &sections {
+            let texts = texts(data);
+            let lines = texts.iter().flat_map(|text| text.text.lines().chain([text.text.as_str()]));
+            let lines = lines.filter(|line| is_worded(line));
+            distinct.extend(lines.map(|line| digest(line.trim().as_bytes())));
+            let dense = regions(data, &texts).into_iter().filter(|region| region.kind.is_unaccounted());
+            distinct
+                .extend(dense.filter_map(|region| data.get(region.offset..region.offset + region.bytes)).map(digest));
+        }
         distinct.into_iter().for_each(|digest| *found.entry(digest).or_default() += 1);
     }
     let shared = found.into_iter().filter(|(_, components)| *components > 1).flat_map(|(digest, _)| digest);

@@ -164,7 +164,7 @@ impl Display for Sink {
             Self::Origin => f.write_str("origin, by pull requests"),
             Self::Toolbox(key) => write!(f, "the tools of `{key}`"),
             Self::Commissions => f.write_str("commissions of other workers"),
-            Self::Artifacts => f.write_str("artifacts"),
+            Self::Artifacts => f.write_str("artifacts that people open"),
             Self::Memory(scope) => f.write_str(memories(*scope)),
             Self::Documents => f.write_str("a project's documents"),
             Self::Worktree => f.write_str("a project's files"),
@@ -402,6 +402,9 @@ impl Reach {
     pub fn rows(&self, key: &str, others: &[Other], flows: &[Flow]) -> Vec<ReachRow> {
         let reads = self.sources().iter().map(ToString::to_string).collect();
         let mut sends: Vec<_> = flows.iter().filter(|flow| flow.leaves).map(Flow::place).collect();
+        let is_there = |key: &&String| others.iter().any(|other| other.key == **key);
+        let missing = self.toolboxes.iter().filter(|key| !is_there(key));
+        sends.extend(missing.map(|key| format!("what the tools of `{key}` reach, which is not installed here")));
         if sends.is_empty() {
             sends.push(match self.reached(key, others).len() {
                 0 => "nothing; its texts reach no other member".to_owned(),

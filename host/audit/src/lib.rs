@@ -7,6 +7,7 @@
 
 mod assemble;
 mod bounds;
+mod change;
 mod check;
 mod difference;
 pub mod evidence;
@@ -19,7 +20,8 @@ mod scan;
 pub mod subject;
 mod texts;
 
-pub use difference::{Attributes, Change, Difference};
+pub use change::{Attributes, Change};
+pub use difference::Difference;
 pub use facts::{Fact, FactName};
 pub use flows::{Other, Reach};
 pub use model::Audit;

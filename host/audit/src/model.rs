@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    difference::Change,
+    change::Change,
     facts::{Fact, FactName},
     flows::{Flow, ReachRow},
 };

@@ -13,7 +13,7 @@ use crate::{
         hosts::{self, hosts},
         pages,
         regions::{self, regions},
-        runtimes::{is_worded, of_line},
+        runtimes::{is_worded, of_bytes, of_line},
     },
     facts::{FactName, Found},
     model::{Audit, Folded, Hidden, NamedHost, Text, TextKind, UnreadBytes},
@@ -103,13 +103,15 @@ impl Texts {
         }
         for region in regions(data, &texts) {
             let begins = data.get(region.offset..).unwrap_or_default().iter().take(8);
+            let bytes = data.get(region.offset..region.offset + region.bytes).unwrap_or_default();
+            let runtime = Some(bytes).filter(|_| region.kind.is_unaccounted()).and_then(of_bytes);
             self.unread.push(UnreadBytes {
                 place: at(region.offset),
                 bytes: region.bytes as u64,
-                kind: region.kind.what().to_owned(),
+                kind: runtime.map_or_else(|| region.kind.what().to_owned(), |runtime| format!("bytes of {runtime}")),
                 entropy: (region.entropy * 100.0).round() / 100.0,
                 begins: begins.map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "),
-                accounted: !region.kind.is_unaccounted(),
+                accounted: runtime.is_some() || !region.kind.is_unaccounted(),
             });
         }
         for (host, found) in hosts(data) {
@@ -128,8 +130,12 @@ impl Texts {
         if !is_asked && !is_worded(&found.text) {
             return self.fold("runs of fewer than four words", 1, found.bytes);
         }
+        if let Some(runtime) = of_line(&found.text).filter(|_| !is_asked) {
+            let lines = found.text.lines().count() as u64;
+            return self.fold(&format!("lines of {runtime}"), lines, found.bytes);
+        }
         let mut own = Vec::new();
-        let mut skipped = 0_usize;
+        let (mut skipped, mut has_own) = (0_usize, false);
         for line in found.text.split('\n') {
             match is_worded(line).then(|| of_line(line)).flatten().filter(|_| !is_asked) {
                 Some(runtime) => {
@@ -137,16 +143,16 @@ impl Texts {
                     self.fold(&format!("lines of {runtime}"), 1, line.len() + 1);
                 }
                 None => {
-                    if skipped > 0 {
-                        own.push(format!("[{skipped} lines of a runtime]"));
-                        skipped = 0;
+                    if std::mem::take(&mut skipped) > 0 {
+                        own.push("[lines of a runtime]".to_owned());
                     }
+                    has_own |= is_worded(line);
                     own.push(line.to_owned());
                 }
             }
         }
-        // What is left between the lines of a runtime is too short to be one of its lines.
-        if !own.iter().any(|line| is_worded(line)) && !is_asked {
+        // Between the lines of a runtime stand its shorter ones.
+        if !has_own && !is_asked && own.len() < found.text.split('\n').count() {
             let bytes = own.iter().map(String::len).sum();
             return self.fold("runs of fewer than four words", own.len() as u64, bytes);
         }

@@ -154,8 +154,8 @@ impl Case {
         self
     }
 
-    /// Beside a worker that may ask this host, and reads the documents of projects.
-    fn beside(mut self, host: &str) -> Self {
+    /// Among others: a worker that may ask this host, and reads the documents of projects.
+    fn among(mut self, host: &str) -> Self {
         let reach = Reach { hosts: vec![host.to_owned()], reads_documents: true, ..Reach::default() };
         self.operator.others.push(Other { key: "fetcher".to_owned(), reach });
         self
@@ -296,8 +296,8 @@ fn cases() -> Vec<(FactName, Case, Case)> {
         ),
         (
             FactName::IndirectFlow,
-            asking(json!({})).beside("docs.rs"),
-            asking(json!({})).denying("lore:write").beside("docs.rs"),
+            asking(json!({})).among("docs.rs"),
+            asking(json!({})).denying("lore:write").among("docs.rs"),
         ),
         (FactName::HostPaths, data("/home/ann/src/lib.rs"), data("/rustc/src/lib.rs")),
         (FactName::AsksForUnused, asking(json!({"grants": {"log": {}}})), member(&["log"], json!({"log": {}}))),

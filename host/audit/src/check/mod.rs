@@ -126,6 +126,7 @@ pub(crate) fn outside(audit: &Audit, outside: &Outside, member: Option<Member<'_
         );
     }
     let is_strict = member.is_some_and(|member| member.grants.strict_imports);
+    let mut network = Vec::new();
     for import in &audit.imports {
         let why = import.why.clone().unwrap_or_default();
         let place = format!("import {}", import.name);
@@ -144,17 +145,20 @@ pub(crate) fn outside(audit: &Audit, outside: &Outside, member: Option<Member<'_
                 let text = format!("`strict_imports = true` refuses this import, which is not granted: {why}");
                 facts.add(FactName::ImportRefused, place, text);
             }
-            ImportState::LinkedDenied => {
-                let text = match import.runtimes.as_slice() {
-                    [] => "every call traps".to_owned(),
-                    runtimes => {
-                        format!("every call traps; the runtime of {} imports it by itself", runtimes.join(", "))
-                    }
-                };
-                facts.add(FactName::NetworkImport, place, text);
-            }
+            ImportState::LinkedDenied => network.push(import),
             ImportState::Granted | ImportState::Denied | ImportState::NeedsGrant | ImportState::Linked => {}
         }
+    }
+    if !network.is_empty() {
+        let names = network.iter().map(|import| import.name.as_str()).collect::<Vec<_>>().join(", ");
+        let runtimes: BTreeSet<_> = network.iter().flat_map(|import| &import.runtimes).map(String::as_str).collect();
+        let runtimes = runtimes.into_iter().collect::<Vec<_>>().join(", ");
+        let runtimes = if runtimes.is_empty() {
+            String::new()
+        } else {
+            format!("; the runtimes of these languages import some by themselves: {runtimes}")
+        };
+        facts.add(FactName::NetworkImport, "imports", format!("every call traps of {names}{runtimes}"));
     }
     for export in &audit.exports {
         let place = format!("export {}", export.name);

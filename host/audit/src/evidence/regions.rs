@@ -18,6 +18,10 @@ const BLOCK: usize = 512;
 const SHORTEST_REGION: usize = 1024;
 /// Bytes of a table that is listed.
 const SHORTEST_TABLE: usize = 4096;
+/// Places at which a library's table may begin.
+const TABLE_PLACES: usize = 20;
+/// Bytes of an encoded row that tell its kind.
+const SAMPLE: usize = 64 * 1024;
 /// Bits a byte above which a block is dense: compressed, encrypted or random. Machine code and tables have fewer.
 const DENSE_BITS: f64 = 6.9;
 
@@ -184,22 +188,26 @@ pub fn regions(data: &[u8], texts: &[Text]) -> Vec<Region> {
 
 /// The tables of libraries in data.
 fn tables(data: &[u8]) -> impl Iterator<Item = (Range<usize>, &'static str)> {
-    TABLES.iter().filter_map(move |table| {
-        let at = memchr::memmem::find(data, &table.begins)?;
-        let range = at..at + table.bytes;
-        let is_it = hex(&Sha256::digest(data.get(range.clone())?)) == table.sha256;
-        is_it.then_some((range, table.what))
+    TABLES.iter().flat_map(move |table| {
+        let places = memchr::memmem::find_iter(data, &table.begins).take(TABLE_PLACES);
+        places.filter_map(move |at| {
+            let range = at..at + table.bytes;
+            let is_it = hex(&Sha256::digest(data.get(range.clone())?)) == table.sha256;
+            is_it.then_some((range, table.what))
+        })
     })
 }
 
 /// The encoded parts of a text: long rows of the characters of base64 or hexadecimal.
 fn encoded(text: &[u8]) -> Vec<(Range<usize>, RegionKind)> {
-    let is_of = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_=\r\n".contains(byte);
+    let is_of = |byte: &u8| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'+' | b'/' | b'-' | b'_' | b'=' | b'\r' | b'\n');
     let start = text.as_ptr().addr();
     let rows = text
         .chunk_by(|a, b| is_of(a) == is_of(b))
         .filter(|row| row.len() >= SHORTEST_ENCODED && row.first().is_some_and(is_of));
-    let kind = |row: &[u8]| {
+    let kind = |whole: &[u8]| {
+        // The beginning of a long row tells what it is.
+        let row = whole.get(..SAMPLE).unwrap_or(whole);
         let bare = row.iter().filter(|byte| !b"\r\n=".contains(byte));
         let (mut digits, mut upper, mut lower, mut lines) = (0, 0, 0, 0);
         for byte in bare {
@@ -215,7 +223,7 @@ fn encoded(text: &[u8]) -> Vec<(Range<usize>, RegionKind)> {
         }
         // Words without spaces have nearly no digits, and lines of code are short.
         let is_dense = entropy(row) > 5.0 && digits * 40 > row.len() && upper * 8 > row.len() && lower * 8 > row.len();
-        (is_dense && lines * 32 < row.len()).then(|| file_in_base64(row).unwrap_or(RegionKind::Base64))
+        (is_dense && lines * 32 < row.len()).then(|| file_in_base64(whole).unwrap_or(RegionKind::Base64))
     };
     rows.filter_map(|row| {
         let from = row.as_ptr().addr() - start;

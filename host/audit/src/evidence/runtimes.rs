@@ -1,9 +1,10 @@
-//! Knows the texts of languages' runtimes: each line that a runtime brings along is known by its digest.
+//! Knows the texts and tables of languages' runtimes: each line and each dense region that a runtime brings along is known
+//! by its digest.
 //!
 //! A component of Python has the interpreter's library with it, more than a million bytes of text that are the same in
 //! each. A reader is shown what is not the runtime's. The files in `runtimes/` are sorted digests of [`DIGEST_BYTES`]
-//! bytes each; `cargo run -p guild-audit --example runtime_lines -- A.wasm B.wasm C.wasm > FILE` writes one, of the lines
-//! that at least two of several components of that runtime have.
+//! bytes each; `cargo run -p guild-audit --example runtime_lines -- A.wasm B.wasm C.wasm > FILE` writes one, of the
+//! lines, whole texts and regions that at least two of several components of that runtime have.
 
 use sha2::{Digest, Sha256};
 
@@ -28,7 +29,12 @@ static RUNTIMES: [Runtime; 2] = [
 
 /// The runtime that brings a line along.
 pub fn of_line(line: &str) -> Option<&'static str> {
-    let digest = digest(line);
+    of_bytes(line.trim().as_bytes())
+}
+
+/// The runtime that brings a region of bytes along.
+pub fn of_bytes(bytes: &[u8]) -> Option<&'static str> {
+    let digest = digest(bytes);
     let has = |runtime: &&Runtime| {
         let (digests, _) = runtime.lines.as_chunks::<DIGEST_BYTES>();
         digests.binary_search(&digest).is_ok()
@@ -36,9 +42,9 @@ pub fn of_line(line: &str) -> Option<&'static str> {
     RUNTIMES.iter().find(has).map(|runtime| runtime.name)
 }
 
-/// The digest by which a line is known.
-pub fn digest(line: &str) -> [u8; DIGEST_BYTES] {
-    let whole = Sha256::digest(line.trim());
+/// The digest by which a line, without the blanks around it, or a region is known.
+pub fn digest(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
+    let whole = Sha256::digest(bytes);
     let mut digest = [0; DIGEST_BYTES];
     digest.iter_mut().zip(whole).for_each(|(to, from)| *to = from);
     digest

@@ -83,10 +83,12 @@ pub(super) fn other_kind(kind: OtherKind) -> &'static str {
 
 /// The identity and the capabilities of the subject in a few lines, each with a label.
 pub(super) fn heading(audit: &Audit) -> Vec<(&'static str, String)> {
+    // A member is named first.
     let mut rows: Vec<_> = identity(audit)
         .into_iter()
         .filter(|(label, _)| matches!(*label, "member" | "file" | "sha256" | "signature"))
         .collect();
+    rows.sort_by_key(|(label, _)| *label != "member");
     if !audit.is_readable() {
         rows.push(("kind", kind(audit.identity.kind).to_owned()));
         return rows;

@@ -8,7 +8,7 @@ use guild_audit::{
 };
 
 use super::rows;
-use crate::output::{BAD, LABEL, STRONG, count, one_line};
+use crate::output::{BAD, LABEL, STRONG, count, harmless, one_line};
 
 /// The maximum length of lines, for terminals of ordinary width.
 const LINE_CHARS: usize = 100;
@@ -47,7 +47,8 @@ pub(super) fn summary(audit: &Audit) -> String {
         out.line(format_args!("and {} more; --all shows them", audit.facts.len() - FACTS));
     }
     if audit.is_readable() {
-        let _ = writeln!(out.text, "\n{}. --texts lays them out for reading, --all shows the rest.", read(audit));
+        out.text.push('\n');
+        out.wrapped(0, &format!("{}. --texts lays them out for reading, --all shows the rest.", read(audit)));
         let offers_tools = audit.exports.iter().any(|export| export.name.contains("/toolbox@"));
         if offers_tools && !audit.texts.iter().any(|text| text.kind == TextKind::Tool) {
             out.text.push_str("--list-tools asks the component for the texts of its tools.\n");
@@ -71,7 +72,7 @@ fn read(audit: &Audit) -> String {
     let (data, declared): (Vec<_>, Vec<_>) = audit.texts.iter().partition(|text| text.kind == TextKind::Data);
     let bytes = |texts: &[&Text]| count(texts.iter().map(|text| text.bytes).sum());
     format!(
-        "Texts: {} declared ({} bytes), {} in its data ({} bytes); bytes that are no text: {} places",
+        "Texts: {} declared ({} bytes), {} in its data ({} bytes); places of bytes that are no text: {}",
         declared.len(),
         bytes(&declared),
         data.len(),
@@ -167,7 +168,10 @@ pub(super) fn texts(audit: &Audit, whole: &str) -> String {
         for hidden in &text.hidden {
             let _ = writeln!(out.text, "{BAD}[{}: {}]{BAD:#}", hidden.what, count(hidden.count));
         }
-        let _ = writeln!(out.text, "{}", crate::output::harmless(&text.text));
+        for line in text.text.split('\n') {
+            // No line is the component's alone.
+            let _ = writeln!(out.text, "{LABEL}|{LABEL:#} {}", harmless(line));
+        }
         if text.left > 0 {
             let place = one_line(&text.place, 80);
             let _ =
