@@ -448,7 +448,7 @@ fn a_signature_by_guild_is_of_manifest_and_posture_too() {
     home.write("members/quick/posture.md", "Be brief, and look into every file.");
     let why = run(&home, "quick").unwrap_err();
     assert!(why.contains("is bad: it belongs to another state of posture.md"), "{why}");
-    assert!(audited().contains("GA010"), "{}", audited());
+    assert!(audited().contains("signature-bad"), "{}", audited());
     configure(&home, "require_signature = true\n[member.quick]\nposture = \"free\"\n");
     run(&home, "quick").unwrap();
 

@@ -183,7 +183,7 @@ fn the_audit_of_a_member_comes_after_its_page() {
     let host = home.serve_roster(&[]);
     let browser = Browser::start();
     browser.open(&host, "/page/members/researcher");
-    wait_for("the audit", || browser.text().contains("Findings").then_some(()));
+    wait_for("the audit", || browser.text().contains("Facts").then_some(()));
     assert_eq!(browser.script("return document.querySelectorAll('#audited path.edge').length > 0"), true);
     browser.check("the audit");
 }

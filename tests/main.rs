@@ -25,7 +25,6 @@ mod cli;
 mod client;
 mod commission_commands;
 mod commissions;
-mod corpus;
 mod crash;
 mod defaults;
 mod digest;

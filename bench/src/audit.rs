@@ -32,12 +32,10 @@ pub(crate) fn measure(report: &mut Report) -> Outcome<()> {
     let packed = host::scratch().join("audit-packed.wasm");
     fs::write(&packed, component(&body(), 1, lines(20_000_000)))?;
     let took = audits(&packed, "text")?;
-    let how = format!(
-        "median of {RUNS}, slowest {:.0} ms; lines of base64, each of which is decoded",
-        percentile(&took, 1.0)
-    );
-    report.add("audit of 20 MB of packed data", median(&took), "ms", Aim::AtMost(3000.0), &how);
-    report.add("audit of 20 MB of packed data, peak memory", peak(&packed)?, "MiB", Aim::AtMost(300.0), "VmHWM");
+    let how =
+        format!("median of {RUNS}, slowest {:.0} ms; lines of base64, each of which is a text", percentile(&took, 1.0));
+    report.add("audit of 20 MB of encoded data", median(&took), "ms", Aim::AtMost(3000.0), &how);
+    report.add("audit of 20 MB of encoded data, peak memory", peak(&packed)?, "MiB", Aim::AtMost(300.0), "VmHWM");
     let installed = Path::new("guild-members/researcher/researcher.wasm");
     for format in ["text", "html"] {
         let took = audits(&large, format)?;
@@ -71,7 +69,7 @@ fn audits(file: &Path, format: &str) -> Outcome<Vec<f64>> {
 fn command(file: &Path, format: &str) -> Outcome<Command> {
     let guild = std::env::var_os("GUILD_BIN").ok_or("GUILD_BIN does not name the binary; run `cargo xtask bench`")?;
     let mut command = Command::new(guild);
-    command.arg("audit").arg(file).args(["--format", format, "--fail-on", "none"]);
+    command.arg("audit").arg(file).args(["--format", format]);
     command.env("XDG_CONFIG_HOME", fs::canonicalize(host::scratch())?).env_remove("GUILD_CONFIG");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     Ok(command)
@@ -92,7 +90,7 @@ fn peak(file: &Path) -> Outcome<f64> {
     Ok(peak)
 }
 
-/// Lines of base64 with random content: all decoders are tried on it, and none succeeds.
+/// Lines of base64 with random content.
 fn lines(bytes: usize) -> impl ExactSizeIterator<Item = u8> {
     const SYMBOLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut state = 0x2545_f491_4f6c_dd1d_u64;

@@ -19,29 +19,29 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     bounds::cut,
+    check,
+    facts::{FactName, Found},
     flows::Reach,
-    judge,
-    meaning::{self, Language},
+    meaning,
     model::{
-        Audit, Contents, Export, ExportState, FORMAT, Findings, Function, Identity, Import, ImportState, Kind, Limit,
+        Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
         RequestState, RequestedCapability, SessionTool, Sessions,
     },
-    rules::Rule,
     scan::{Scan, scan},
     subject::{Member, Subject},
-    texts::{self, Texts},
+    texts::Texts,
 };
 
 /// Imports, and exports, that an audit lists.
 const LISTED: usize = 1000;
-/// Findings that an audit lists.
-const FINDINGS: usize = 1000;
+/// Facts that an audit lists.
+const FACTS: usize = 1000;
 
 impl Audit {
     /// Audits a component without compiling or running it. It takes any bytes: of what is no component, it says what it is
     /// instead.
     pub fn of(subject: &Subject<'_>) -> Self {
-        let Subject { member, limits, signature, bytes, .. } = *subject;
+        let Subject { member, limits, signature, bytes, whole, .. } = *subject;
         let mut audit = Self {
             format: FORMAT.to_owned(),
             identity: identity(subject),
@@ -54,67 +54,67 @@ impl Audit {
                 .filter(|member| member.spec.world.exports_dispatch())
                 .map(|member| sessions(&member, limits)),
             limits: limits_of(limits),
-            reach: None,
+            reach: Vec::new(),
             flows: Vec::new(),
             texts: Vec::new(),
+            folded: Vec::new(),
             hosts: Vec::new(),
-            packed: Vec::new(),
+            unread: Vec::new(),
+            unread_total: 0,
             files: member.map(|member| member.package.files.to_vec()).unwrap_or_default(),
-            findings: Vec::new(),
+            since: None,
+            facts: Vec::new(),
         };
-        let mut texts = Texts::default();
-        let mut findings = Findings::default();
+        let mut texts = Texts::new(whole);
+        let mut facts = Found::default();
         // What it declares is listed first.
         if let Some(member) = &member {
             texts.declared(member);
         }
-        judge::signature(signature, &mut findings);
-        judge::size(bytes.len() as u64, limits, &mut findings);
+        check::signature(signature, &mut facts);
+        check::size(bytes.len() as u64, limits, &mut facts);
         match guild_inspect::outside(bytes) {
             Ok(outside) => {
                 audit.identity.kind = Kind::Component;
                 let scan = scan(bytes, &outside.imports, &mut texts);
-                audit.read(&outside, scan, member, limits, &mut findings);
+                audit.read(&outside, scan, subject, &mut facts);
             }
             Err(error) => {
                 let problem = cut(&error.to_string());
                 audit.identity.kind = kind_of(bytes);
-                findings.add(Rule::GA001, "file", problem.clone());
+                facts.add(FactName::NotAComponent, "file", problem.clone());
                 audit.identity.problem = Some(problem);
             }
         }
-        if let Some(member) = member {
-            judge::directory(&member, &mut findings);
-            audit.flow(&member, &mut findings);
+        if let Some(member) = &member {
+            check::directory(member, &mut facts);
+            audit.flow(member, &mut facts);
         }
         let asked = member.and_then(|member| member.spec.grants.web.as_ref()).map(|web| web.hosts.clone());
-        texts.finish(&mut audit, &asked.unwrap_or_default(), &mut findings);
-        audit.findings = findings.sorted(FINDINGS);
+        let relays = member.map(|member| member.operator.opened.relays.as_slice()).unwrap_or_default();
+        texts.finish(&mut audit, &asked.unwrap_or_default(), relays, &mut facts);
+        audit.facts = facts.sorted(FACTS);
         audit
     }
 
-    /// Fills in what can flow where, with a finding for each place that something can go to.
-    fn flow(&mut self, member: &Member<'_>, findings: &mut Findings) {
-        let reach = Reach::of(member, &self.imports);
-        self.reach = Some(reach.sentence());
-        self.flows = reach.flows(&texts::purpose(member));
-        judge::flows(&self.flows, findings);
+    /// Fills in what can flow where.
+    fn flow(&mut self, member: &Member<'_>, facts: &mut Found) {
+        let operator = member.operator;
+        let imports =
+            |kind: &capability::Kind| self.imports.iter().any(|import| import.needs.as_deref() == Some(kind.name));
+        let reach = Reach::of(member.spec, &operator.grants, &operator.places, imports);
+        let key = member.key.as_str();
+        self.flows = reach.flows(key, &operator.others, &operator.opened);
+        self.reach = reach.rows(key, &operator.others, &self.flows);
+        check::flows(&self.flows, facts);
     }
 
     /// Fills in what a component's bytes say.
-    fn read(
-        &mut self,
-        outside: &Outside,
-        mut scan: Scan,
-        member: Option<Member<'_>>,
-        limits: &Limits,
-        findings: &mut Findings,
-    ) {
+    fn read(&mut self, outside: &Outside, mut scan: Scan, subject: &Subject<'_>, facts: &mut Found) {
+        let Subject { member, limits, trusted, .. } = *subject;
         let mut languages = scan.claimed.languages();
         languages.extend(scan.libraries.languages());
-        // A claim that excuses an import has to be proven.
-        let is_proven = |language: &Language| scan.libraries.prove(*language, scan.contents.functions);
-        let (languages, unproven): (Vec<_>, Vec<_>) = languages.into_iter().partition(is_proven);
+        let languages: Vec<_> = languages.into_iter().collect();
         let names: BTreeSet<&String> = outside.imports.iter().collect();
         self.imports_total = names.len() as u64;
         self.imports = names
@@ -133,11 +133,13 @@ impl Audit {
         self.identity.runtimes = std::mem::take(&mut scan.libraries).runtimes();
         self.identity.dependencies = scan.claimed.dependencies.take();
         self.identity.sboms = std::mem::take(&mut scan.claimed.sboms).into_iter().collect();
-        judge::bytes(self, &scan, truncated, limits, findings);
-        judge::claims(self, &unproven, member, findings);
-        judge::outside(self, outside, &languages, member, findings);
+        check::bytes(self, &scan, truncated, limits, facts);
+        check::outside(self, outside, member, facts);
+        if let Some(trusted) = trusted {
+            check::trusted(self, trusted, member, facts);
+        }
         if let Some(member) = member {
-            judge::requested(self, member, findings);
+            check::requested(self, member, facts);
         }
     }
 }

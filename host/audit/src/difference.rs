@@ -1,15 +1,14 @@
 //! Compares two audits.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeSet, btree_map::Entry};
 
-use guild_contract::text::harmless;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    evidence::characters::{odd, seen, spelled},
-    model::{Audit, Finding},
-    rules::Severity,
+    change::{Attributes, Change},
+    facts::Fact,
+    model::{Audit, TextKind},
 };
 
 /// What changed from one audit to another.
@@ -18,128 +17,41 @@ use crate::{
 pub struct Difference {
     /// The changes, sorted by subject and name; flows, texts and hosts first.
     pub changes: Vec<Change>,
-    /// Findings that were not there before: of another rule, place or text.
-    pub new_findings: Vec<Finding>,
-    /// Findings that are no longer there.
-    pub gone_findings: Vec<Finding>,
-}
-
-/// What is known of something, one thing at a time: by its subject and name, as of a [`Change`].
-pub type Facts = BTreeMap<(&'static str, String), String>;
-
-/// One thing that came, went, or became another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Change {
-    /// What kind of thing it is: `flow`, `text`, `host`, `file`, `packed`,
-    /// `identity`, `import`, `function`, `export`, `capability`, `session`, `limit`, `producer`, `package`.
-    pub subject: String,
-    /// Which one.
-    pub name: String,
-    /// What it was; none, where it is new.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub old: Option<String>,
-    /// What it is; none, where it is gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new: Option<String>,
-    /// Whether a line of it looks like another line and differs, so that it is shown with its code points.
-    #[serde(skip)]
-    is_alike: bool,
+    /// Facts that were not there before: of another name, place or text.
+    pub new_facts: Vec<Fact>,
+    /// Facts that are no longer there.
+    pub gone_facts: Vec<Fact>,
 }
 
 impl Difference {
     /// What is other in `new` than in `old`.
     pub fn between(old: &Audit, new: &Audit) -> Self {
-        let without = |all: &[Finding], others: &[Finding]| {
+        let without = |all: &[Fact], others: &[Fact]| {
             let others: BTreeSet<_> = others.iter().collect();
-            all.iter().filter(|finding| !others.contains(finding)).cloned().collect::<Vec<_>>()
+            all.iter().filter(|fact| !others.contains(fact)).cloned().collect::<Vec<_>>()
         };
         Self {
-            changes: Change::between(facts(old), facts(new)),
-            new_findings: without(&new.findings, &old.findings),
-            gone_findings: without(&old.findings, &new.findings),
+            changes: Change::between(attributes(old), attributes(new)),
+            new_facts: without(&new.facts, &old.facts),
+            gone_facts: without(&old.facts, &new.facts),
         }
     }
 
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.new_findings.is_empty() && self.gone_findings.is_empty()
-    }
-
-    /// Whether there is a new finding of at least this severity.
-    pub fn has(&self, least: Severity) -> bool {
-        self.new_findings.iter().any(|finding| finding.severity <= least && finding.accepted.is_none())
-    }
-}
-
-impl Change {
-    /// What is other in `new` than in `old`, sorted by subject and name.
-    pub fn between(old: Facts, mut new: Facts) -> Vec<Self> {
-        let change = |(subject, name): (&str, String), old, new| Self {
-            subject: subject.to_owned(),
-            name,
-            old,
-            new,
-            is_alike: false,
-        };
-        let mut changes = Vec::new();
-        for (of, old) in old {
-            let new = new.remove(&of);
-            if new.as_ref() != Some(&old) {
-                changes.push(change(of, Some(old), new));
-            }
-        }
-        changes.extend(new.into_iter().map(|(of, new)| change(of, None, Some(new))));
-        changes.sort_by(|a, b| (a.rank(), &a.subject, &a.name).cmp(&(b.rank(), &b.subject, &b.name)));
-        let mut looks: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for line in changes.iter().flat_map(Self::bare) {
-            looks.entry(seen(&line)).or_default().insert(line);
-        }
-        for change in &mut changes {
-            let is_alike = |line: String| looks.get(&seen(&line)).is_some_and(|lines| lines.len() > 1);
-            let found = change.bare().any(is_alike);
-            change.is_alike = found;
-        }
-        changes
-    }
-
-    /// What it was and what it is, each as a line says it.
-    fn bare(&self) -> impl Iterator<Item = String> {
-        let values = [&self.old, &self.new].into_iter().flatten();
-        values.map(|value| {
-            let value = if value.is_empty() { String::new() } else { format!(": {value}") };
-            format!("{} {}{value}", self.subject, self.name)
-        })
-    }
-
-    /// What can flow where, and what models are told, are first.
-    fn rank(&self) -> usize {
-        const FIRST: [&str; 3] = ["flow", "text", "host"];
-        FIRST.iter().position(|subject| *subject == self.subject).unwrap_or(FIRST.len())
-    }
-
-    /// As a person reads it: what is gone after `- `, what is new after `+ `, each on one line without characters that
-    /// steer. Nothing is cut, so that what differs also reads differently.
-    pub fn lines(&self) -> Vec<String> {
-        let signs = [("-", &self.old), ("+", &self.new)].into_iter().filter(|(_, value)| value.is_some());
-        let line = |((sign, _), line): ((&str, _), String)| {
-            let line = format!("{sign} {line}").replace(['\n', '\t'], "\u{fffd}");
-            let is_plain = odd(&line).is_empty() && !self.is_alike;
-            harmless(&if is_plain { line } else { spelled(&line) }).into_owned()
-        };
-        signs.zip(self.bare()).map(line).collect()
+        self.changes.is_empty() && self.new_facts.is_empty() && self.gone_facts.is_empty()
     }
 }
 
 /// What an audit says.
-fn facts(audit: &Audit) -> Facts {
-    let mut facts = Facts::new();
-    let mut add = |subject, name: String, value: String| match facts.entry((subject, name)) {
+fn attributes(audit: &Audit) -> Attributes {
+    let mut attributes = Attributes::new();
+    let mut add = |subject, name: String, value: String| match attributes.entry((subject, name)) {
         Entry::Vacant(free) => _ = free.insert(value),
         // Two of one name, as a compiler of two versions: both count.
         Entry::Occupied(mut taken) => taken.get_mut().extend([", ", &value]),
     };
-    let Audit { identity, imports, exports, requested, sessions, limits, flows, texts, hosts, packed, files, .. } =
+    let Audit { identity, imports, exports, requested, sessions, limits, flows, texts, hosts, unread, files, .. } =
         audit;
     let claims = &identity.claims;
     let claimed = [
@@ -165,12 +77,13 @@ fn facts(audit: &Audit) -> Facts {
         add("identity", "signature".to_owned(), format!("{} {detail}", word(&signature.state)).trim_end().to_owned());
     }
     for flow in flows {
-        let severity = flow.severity.map_or("", Severity::as_str);
-        add("flow", format!("{} {}", flow.source, flow.sink), severity.to_owned());
+        for from in &flow.from {
+            add("flow", format!("{from} to {}", flow.place()), String::new());
+        }
     }
     for text in texts {
         // Of data, the offset changes with each build.
-        let place = text.place.split(" at byte ").next().unwrap_or_default();
+        let place = if text.kind == TextKind::Data { "data" } else { text.place.as_str() };
         for line in text.text.lines().filter(|line| !line.trim().is_empty()) {
             add("text", format!("{place}: {line}"), String::new());
         }
@@ -178,12 +91,9 @@ fn facts(audit: &Audit) -> Facts {
     for host in hosts {
         add("host", host.host.clone(), if host.asked { "asked for" } else { "not asked for" }.to_owned());
     }
-    for block in packed {
-        add(
-            "packed",
-            block.preview.clone(),
-            format!("{} ({} bytes, {})", block.what, block.bytes, block.steps.join(", ")),
-        );
+    for bytes in unread.iter().filter(|bytes| !bytes.accounted) {
+        let what = format!("{} bytes of {}, entropy {}", bytes.bytes, bytes.kind, bytes.entropy);
+        add("bytes", bytes.begins.clone(), what);
     }
     for file in files {
         add("file", file.path.clone(), format!("{}, {} bytes", word(&file.kind), file.bytes));
@@ -233,7 +143,7 @@ fn facts(audit: &Audit) -> Facts {
     for package in identity.dependencies.iter().flat_map(|list| &list.packages) {
         add("package", format!("{} {} ({})", package.name, package.version, package.source), package.kind.clone());
     }
-    facts
+    attributes
 }
 
 /// A state's name, as the JSON has it.

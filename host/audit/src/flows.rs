@@ -1,29 +1,34 @@
-//! Computes flows: the data that a member can read, and the places where it can go.
+//! Computes flows: what a member can read, and where it can go, as if everything that it asks for and is permitted were
+//! used.
 //!
-//! A member is one box: what its component or any of its sessions reads can leave by whatever any of them can reach, since a
-//! component sees what its sessions answer, and writes what they are told. What a flow means follows from what is read and
-//! from whether the member's own texts name the place that it goes to.
+//! A member is one box: what its component or any of its sessions reads can leave by whatever any of them can reach, since
+//! a component sees what its sessions answer, and writes what they are told. So one flow has a place and all that can go
+//! there. A text of one member that enters the context of another can make that one send it, so the others are followed,
+//! from each to those whom its texts reach.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fmt::{self, Display, Formatter},
 };
 
+use guild_contract::manifest::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    evidence::hosts::{self, Open},
-    rules::Severity,
-};
+use crate::evidence::hosts;
 
-/// What a member can reach: its manifest under the operator's policy, without the words for it.
+/// What a member can reach: its manifest under the operator's policy.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one thing that a member may do")]
 pub struct Reach {
     /// The read roots that its component or its sessions may read, by name.
     pub roots: Vec<String>,
-    /// Whether it is shown its memories.
-    pub reads_memory: bool,
+    /// The scopes of the memories that it is shown.
+    pub reads_memory: Vec<Scope>,
+    /// Whether its sessions read the documents of a project, in commissions and meetings.
+    pub reads_documents: bool,
+    /// Whether its sessions read all files of a project there.
+    pub reads_worktree: bool,
     /// Whether it is shown the workers and commissions of the hall.
     pub reads_hall: bool,
     /// Whether callers hand it tasks or the inputs of tools.
@@ -34,31 +39,55 @@ pub struct Reach {
     pub searches: bool,
     /// The members whose tools its sessions may call.
     pub toolboxes: Vec<String>,
-    /// The hosts that those members may reach, as far as they are installed.
-    pub toolbox_hosts: BTreeMap<String, Vec<String>>,
-    /// Whether it may write memories, which its later jobs are shown.
-    pub writes_memory: bool,
+    /// The scopes of the memories that it may write.
+    pub writes_memory: Vec<Scope>,
     /// Whether it may write files that people open.
     pub writes_artifacts: bool,
-    /// Whether it may change the texts or files of the project of a commission.
-    pub writes_project: bool,
-    /// Whether it commissions other workers.
-    pub manages_hall: bool,
-    /// Whether it reports to who dispatched it.
+    /// Whether its sessions may write the documents of a project, in commissions and meetings.
+    pub writes_documents: bool,
+    /// Whether its sessions may write the other files of a project there.
+    pub writes_worktree: bool,
+    /// Whether it is the manager: it commissions other workers, and asks for pull requests.
+    pub manages: bool,
+    /// Whether work is dispatched to it, of which it reports.
     pub reports: bool,
-    /// Whether a model reads what its tools answer.
+    /// Whether it offers tools, whose descriptions and answers models read.
     pub answers_tools: bool,
+}
+
+/// Another member that is installed, and what it can reach by its manifest.
+#[derive(Clone, Debug, Default)]
+pub struct Other {
+    /// Its key.
+    pub key: String,
+    /// What it can reach.
+    pub reach: Reach,
+}
+
+/// What the operator has opened, as far as flows depend on it.
+#[derive(Clone, Debug, Default)]
+pub struct Opened {
+    /// Whether `guild.toml` has a `[web]`. Without one, flows are computed as if it opened all that is asked for.
+    pub web: bool,
+    /// Whether a `[[project]]` permits pull requests.
+    pub pull_requests: bool,
+    /// Hosts that count as relays, besides those that are known.
+    pub relays: Vec<String>,
 }
 
 /// Something that a member reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", content = "name", rename_all = "kebab-case")]
 pub enum Source {
-    /// A read root of the operator.
+    /// A read root of the operator, by its name.
     Root(String),
-    /// Its memories: what earlier jobs were told.
-    Memory,
-    /// The commissions of all projects of the hall.
+    /// Memories of a scope.
+    Memory(Scope),
+    /// The documents of a project, in commissions and meetings.
+    Documents,
+    /// All files of a project there.
+    Worktree,
+    /// The workers, commissions and meetings of the hall.
     Hall,
     /// The tasks and inputs of its callers.
     Callers,
@@ -71,13 +100,23 @@ pub enum Source {
 impl Display for Source {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Root(root) => write!(f, "what it reads in `{root}`"),
-            Self::Memory => f.write_str("its memories"),
-            Self::Hall => f.write_str("what commissions of the hall say"),
+            Self::Root(root) => write!(f, "the read root `{root}`"),
+            Self::Memory(scope) => f.write_str(memories(*scope)),
+            Self::Documents => f.write_str("a project's documents"),
+            Self::Worktree => f.write_str("a project's files"),
+            Self::Hall => f.write_str("the commissions of the hall"),
             Self::Callers => f.write_str("what callers hand it"),
             Self::Toolbox(key) => write!(f, "what the tools of `{key}` answer"),
             Self::Web => f.write_str("what web pages say"),
         }
+    }
+}
+
+fn memories(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Worker => "its own memories",
+        Scope::Project => "a project's memories",
+        Scope::Global => "the memories for all projects",
     }
 }
 
@@ -89,326 +128,411 @@ pub enum Sink {
     Host(String),
     /// The operator's search provider.
     SearchProvider,
+    /// `origin` of a project: commits, and titles and texts of pull requests.
+    Origin,
     /// The tools of another member.
     Toolbox(String),
-    /// Its memories, which its later jobs are shown.
-    Memory,
+    /// Commissions of other workers.
+    Commissions,
     /// Files among a job's artifacts, which people open: HTML and SVG in a browser.
     Artifacts,
-    /// The texts and files of the project of a commission.
-    Project,
-    /// Commissions of other workers.
-    Hall,
-    /// The report to who dispatched the job.
+    /// Memories of a scope, which others and later jobs are shown.
+    Memory(Scope),
+    /// The documents of a project, which its workers and people read.
+    Documents,
+    /// The other files of a project: commits of `claude/main`.
+    Worktree,
+    /// The report and its notes, to who dispatched the job.
     Report,
-    /// The answers of its tools, which the caller's model reads.
+    /// The descriptions and answers of its tools, which the callers' models read.
     ToolAnswers,
+}
+
+impl Sink {
+    /// Whether what goes there leaves this machine.
+    pub fn is_outside(&self) -> bool {
+        matches!(self, Self::Host(_) | Self::SearchProvider | Self::Origin)
+    }
 }
 
 impl Display for Sink {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Host(host) => write!(f, "to {host}"),
-            Self::SearchProvider => f.write_str("to the search provider"),
-            Self::Toolbox(key) => write!(f, "to the tools of {key}"),
-            Self::Memory => f.write_str("to memories"),
-            Self::Artifacts => f.write_str("to artifacts"),
-            Self::Project => f.write_str("to the project"),
-            Self::Hall => f.write_str("to the workers that it commissions"),
-            Self::Report => f.write_str("to the report"),
-            Self::ToolAnswers => f.write_str("to answers of tools"),
+            Self::Host(host) if host == "*" => f.write_str("any host"),
+            Self::Host(host) => f.write_str(host),
+            Self::SearchProvider => f.write_str("the search provider"),
+            Self::Origin => f.write_str("origin, by pull requests"),
+            Self::Toolbox(key) => write!(f, "the tools of `{key}`"),
+            Self::Commissions => f.write_str("commissions of other workers"),
+            Self::Artifacts => f.write_str("artifacts that people open"),
+            Self::Memory(scope) => f.write_str(memories(*scope)),
+            Self::Documents => f.write_str("a project's documents"),
+            Self::Worktree => f.write_str("a project's files"),
+            Self::Report => f.write_str("its report"),
+            Self::ToolAnswers => f.write_str("the answers of its tools"),
         }
     }
 }
 
-/// Something that can flow from a source to a sink.
+/// How one member's texts get to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// It calls the other's tools.
+    Calls,
+    /// It commissions the other.
+    Commissions,
+    /// The other calls its tools.
+    Answers,
+    /// The other is shown memories of a project.
+    ProjectMemory,
+    /// The other is shown memories for all projects.
+    GlobalMemory,
+    /// The other reads a project's documents.
+    Documents,
+    /// The other reads a project's files.
+    Worktree,
+    /// The other is the manager, or reads the hall.
+    Report,
+}
+
+impl How {
+    /// How it is read, for a sentence about the reader.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Calls => "whose tools it calls",
+            Self::Commissions => "which it commissions",
+            Self::Answers => "which calls its tools",
+            Self::ProjectMemory => "which is shown the project's memories",
+            Self::GlobalMemory => "which is shown the memories for all projects",
+            Self::Documents => "which reads the project's documents",
+            Self::Worktree => "which reads the project's files",
+            Self::Report => "which reads its reports",
+        }
+    }
+
+    /// Whether a member does this by itself, and does not wait for somebody to read.
+    fn is_own(self) -> bool {
+        matches!(self, Self::Calls | Self::Commissions)
+    }
+}
+
+/// A member on the way of a flow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// Its key.
+    pub member: String,
+    /// How the texts of the member before it get there.
+    pub how: How,
+}
+
+/// A place, and what can go there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Flow {
-    /// What is read.
-    pub source: Source,
     /// Where it can go.
-    pub sink: Sink,
-    /// How much it matters; none of what every member does.
+    pub to: Sink,
+    /// The members on the way, by which it goes; empty for what the member itself sends or writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<Step>,
+    /// Whether it leaves this machine.
+    pub leaves: bool,
+    /// Why what is sent there can reach anybody, where it can: `any host`, `a web archive, ...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub severity: Option<Severity>,
-    /// Why it matters that much: what is said of the source.
+    pub relay: Option<String>,
+    /// What the operator has to do first, where the policy does not permit it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub once: Option<String>,
+    /// What can go there.
+    pub from: Vec<Source>,
+}
+
+impl Flow {
+    /// Whether the member does it by itself or by those whom it calls or commissions; else others have to read it first.
+    pub fn is_own(&self) -> bool {
+        self.by.iter().all(|step| step.how.is_own())
+    }
+
+    /// Where it can go, with the way and what has to be done first, for people.
+    pub fn place(&self) -> String {
+        let mut text = self.to.to_string();
+        if let Some(relay) = self.relay.as_ref().filter(|relay| **relay != text) {
+            text = format!("{text} ({relay})");
+        }
+        for (n, step) in self.by.iter().enumerate() {
+            let word = if n == 0 { "by way of" } else { "and" };
+            text.push_str(&format!(" {word} `{}`, {}", step.member, step.how.what()));
+        }
+        if let Some(once) = &self.once {
+            text.push_str(&format!(", once {once}"));
+        }
+        text
+    }
+}
+
+/// Some words on one subject, for people: `reads`, `sends to`, `writes`, `read by`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReachRow {
+    /// The subject.
+    pub label: String,
+    /// What there is; never empty.
+    pub items: Vec<String>,
 }
 
 impl Reach {
     /// What it reads.
     pub fn sources(&self) -> Vec<Source> {
+        let fixed = [
+            (self.reads_documents, Source::Documents),
+            (self.reads_worktree, Source::Worktree),
+            (self.reads_hall, Source::Hall),
+            (self.has_callers, Source::Callers),
+            (!self.hosts.is_empty() || self.searches, Source::Web),
+        ];
         let roots = self.roots.iter().cloned().map(Source::Root);
-        let memory = self.reads_memory.then_some(Source::Memory);
-        let hall = self.reads_hall.then_some(Source::Hall);
-        let callers = self.has_callers.then_some(Source::Callers);
+        let memories = self.reads_memory.iter().copied().map(Source::Memory);
         let toolboxes = self.toolboxes.iter().cloned().map(Source::Toolbox);
-        let web = (!self.hosts.is_empty() || self.searches).then_some(Source::Web);
-        roots.chain(memory).chain(hall).chain(callers).chain(toolboxes).chain(web).collect()
+        let fixed = fixed.into_iter().filter(|(has, _)| *has).map(|(_, source)| source);
+        let mut all: Vec<_> = roots.chain(memories).chain(toolboxes).chain(fixed).collect();
+        all.sort();
+        all
     }
 
-    /// Where it can send.
+    /// Where it sends or writes by itself.
     pub fn sinks(&self) -> Vec<Sink> {
         let fixed = [
             (self.searches, Sink::SearchProvider),
-            (self.writes_memory, Sink::Memory),
+            (self.manages, Sink::Origin),
+            (self.manages, Sink::Commissions),
             (self.writes_artifacts, Sink::Artifacts),
-            (self.writes_project, Sink::Project),
-            (self.manages_hall, Sink::Hall),
+            (self.writes_documents, Sink::Documents),
+            (self.writes_worktree, Sink::Worktree),
             (self.reports, Sink::Report),
             (self.answers_tools, Sink::ToolAnswers),
         ];
-        let fixed = fixed.into_iter().filter(|(has, _)| *has).map(|(_, sink)| sink);
         let hosts = self.hosts.iter().cloned().map(Sink::Host);
-        hosts.chain(self.toolboxes.iter().cloned().map(Sink::Toolbox)).chain(fixed).collect()
+        let toolboxes = self.toolboxes.iter().cloned().map(Sink::Toolbox);
+        let memories = self.writes_memory.iter().copied().map(Sink::Memory);
+        let fixed = fixed.into_iter().filter(|(has, _)| *has).map(|(_, sink)| sink);
+        let mut all: Vec<_> = hosts.chain(toolboxes).chain(memories).chain(fixed).collect();
+        all.sort();
+        all
     }
 
-    /// All flows, the most severe first. `declared` has the texts in which the member says what it is for: a host that they
-    /// name is declared.
-    pub fn flows(&self, declared: &str) -> Vec<Flow> {
-        let sinks = self.sinks();
-        let mut flows: Vec<Flow> = self
-            .sources()
-            .into_iter()
-            .flat_map(|source| sinks.iter().map(move |sink| (source.clone(), sink.clone())))
-            .filter(|(source, sink)| !is_return(source, sink))
-            .map(|(source, sink)| {
-                let judged = self.judge(&source, &sink, declared);
-                let (severity, why) = judged.map_or((None, None), |(severity, why)| (Some(severity), Some(why)));
-                Flow { source, sink, severity, why }
-            })
-            .collect();
-        flows.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.cmp(b)));
+    /// How the texts of this member, whose key is `key`, get to another.
+    fn ways(&self, key: &str, to: &Other) -> Option<How> {
+        let both = |scope| self.writes_memory.contains(&scope) && to.reach.reads_memory.contains(&scope);
+        let other = &to.reach;
+        let ways = [
+            (self.toolboxes.contains(&to.key), How::Calls),
+            (self.manages && other.reports, How::Commissions),
+            (self.answers_tools && other.toolboxes.iter().any(|toolbox| toolbox == key), How::Answers),
+            (self.reports && (other.manages || other.reads_hall), How::Report),
+            (self.writes_documents && other.reads_documents, How::Documents),
+            (self.writes_worktree && other.reads_worktree, How::Worktree),
+            (both(Scope::Project), How::ProjectMemory),
+            (both(Scope::Global), How::GlobalMemory),
+        ];
+        ways.into_iter().find(|(has, _)| *has).map(|(_, how)| how)
+    }
+
+    /// The others whom the texts of the member `key` reach, each with the shortest way to it; what the member does by
+    /// itself goes before what others have to read.
+    fn reached<'a>(&self, key: &str, others: &'a [Other]) -> Vec<(&'a Other, Vec<Step>)> {
+        let mut found: BTreeMap<&str, (&'a Other, Vec<Step>)> = BTreeMap::new();
+        for own_alone in [true, false] {
+            let mut open: VecDeque<(&str, &Self, Vec<Step>)> = VecDeque::from([(key, self, Vec::new())]);
+            open.extend(found.values().map(|(other, way)| (other.key.as_str(), &other.reach, way.clone())));
+            while let Some((from, reach, way)) = open.pop_front() {
+                for other in others.iter().filter(|other| other.key != key) {
+                    let Some(how) = reach.ways(from, other).filter(|how| how.is_own() || !own_alone) else { continue };
+                    if !found.contains_key(other.key.as_str()) {
+                        let step = Step { member: other.key.clone(), how };
+                        let way: Vec<_> = way.iter().cloned().chain([step]).collect();
+                        found.insert(&other.key, (other, way.clone()));
+                        open.push_back((&other.key, &other.reach, way));
+                    }
+                }
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// All flows of the member `key` among `others`: those that leave this machine first, and of these its own.
+    pub fn flows(&self, key: &str, others: &[Other], opened: &Opened) -> Vec<Flow> {
+        let sources = self.sources();
+        let flow = |to: Sink, by: Vec<Step>| {
+            let from = sources.iter().filter(|from| !is_return(from, &to)).cloned().collect();
+            let relay = match &to {
+                Sink::Host(host) => hosts::relay(host, &opened.relays),
+                _ => None,
+            };
+            let once = match &to {
+                Sink::Host(_) | Sink::SearchProvider if !opened.web => Some("[web] is opened".to_owned()),
+                Sink::Origin if !opened.pull_requests => {
+                    Some("a [[project]] has `push` and `pull_requests`".to_owned())
+                }
+                _ => None,
+            };
+            Flow { leaves: to.is_outside(), to, by, relay, once, from }
+        };
+        let mut flows: Vec<Flow> = self.sinks().into_iter().map(|to| flow(to, Vec::new())).collect();
+        let mut reached = self.reached(key, others);
+        reached.sort_by_key(|(other, way)| (way.iter().any(|step| !step.how.is_own()), way.len(), &other.key));
+        for (other, way) in reached {
+            for to in other.reach.sinks().into_iter().filter(Sink::is_outside) {
+                if !flows.iter().any(|known| known.to == to) {
+                    flows.push(flow(to, way.clone()));
+                }
+            }
+        }
+        // A pull request that somebody makes carries what it committed.
+        if (self.writes_documents || self.writes_worktree)
+            && opened.pull_requests
+            && !flows.iter().any(|known| known.to == Sink::Origin)
+        {
+            let once = Some("you ask for a pull request".to_owned());
+            flows.push(Flow { once, ..flow(Sink::Origin, Vec::new()) });
+        }
+        flows.retain(|flow| !flow.from.is_empty());
+        flows.sort_by_key(|flow| (!flow.leaves, !flow.is_own(), flow.relay.is_none(), flow.by.len()));
         flows
     }
 
-    /// How much a flow matters, and why: what is said of its source.
-    fn judge(&self, source: &Source, sink: &Sink, declared: &str) -> Option<(Severity, String)> {
-        let is_root = matches!(source, Source::Root(_));
-        match (sink, source) {
-            (Sink::Host(host), _) => Some(judge_host(host, is_root, declared)),
-            (Sink::SearchProvider, Source::Root(_) | Source::Memory) => {
-                Some((Severity::Medium, "can be put into queries to the search provider".to_owned()))
-            }
-            (Sink::Toolbox(key), Source::Root(_) | Source::Memory) => {
-                let hosts = self.toolbox_hosts.get(key).into_iter().flatten();
-                let worst = hosts.map(|host| judge_host(host, is_root, declared)).min();
-                let tools = format!("can be handed to the tools of `{key}`");
-                match worst {
-                    Some((severity, why)) => Some((severity, format!("{tools}, and from there it {why}"))),
-                    None => is_root.then_some((Severity::Low, tools)),
-                }
-            }
-            // Memories are the member's own, and the rest is for who dispatched the job.
-            _ => None,
+    /// What it reads, where that can go, what it writes, and who reads its texts, in words.
+    pub fn rows(&self, key: &str, others: &[Other], flows: &[Flow]) -> Vec<ReachRow> {
+        let reads = self.sources().iter().map(ToString::to_string).collect();
+        let mut sends: Vec<_> = flows.iter().filter(|flow| flow.leaves).map(Flow::place).collect();
+        let is_there = |key: &&String| others.iter().any(|other| other.key == **key);
+        let missing = self.toolboxes.iter().filter(|key| !is_there(key));
+        sends.extend(missing.map(|key| format!("what the tools of `{key}` reach, which is not installed here")));
+        if sends.is_empty() {
+            sends.push(match self.reached(key, others).len() {
+                0 => "nothing; its texts reach no other member".to_owned(),
+                1 => "nothing, and neither can the one other member whom its texts reach".to_owned(),
+                reached => format!("nothing, and neither can the {reached} other members whom its texts reach"),
+            });
         }
-    }
-
-    /// What it reads, where it can send, what it writes, and who reads its texts, in a sentence.
-    pub fn sentence(&self) -> String {
-        let roots = self.roots.iter().map(|root| format!("the read root `{root}`"));
-        let reads = roots
-            .chain(self.reads_memory.then(|| "its memories".to_owned()))
-            .chain(self.reads_hall.then(|| "the commissions of the hall".to_owned()))
-            .chain(self.toolboxes.iter().map(|key| format!("what the tools of `{key}` answer")))
-            .chain(self.has_callers.then(|| "what its callers hand it".to_owned()));
-        let sends = self
-            .hosts
-            .iter()
-            .map(|host| if host == "*" { "any host".to_owned() } else { format!("`{host}`") })
-            .chain(self.searches.then(|| "the search provider".to_owned()))
-            .chain(self.toolboxes.iter().map(|key| format!("the tools of `{key}`")));
-        let writes = [
-            (self.writes_memory, "memories"),
-            (self.writes_artifacts, "artifacts"),
-            (self.writes_project, "the project of a commission"),
-            (self.manages_hall, "commissions"),
-        ];
-        let writes = writes.into_iter().filter(|(has, _)| *has).map(|(_, what)| what.to_owned());
-        let readers = [
+        let writes = flows.iter().filter(|flow| !flow.leaves && flow.by.is_empty());
+        let writes = writes.map(|flow| flow.to.to_string()).collect();
+        let own = self.writes_memory.contains(&Scope::Worker);
+        let people = [
             (self.reports, "who dispatched it"),
             (self.answers_tools, "the models that call its tools"),
             (self.writes_artifacts, "people who open its artifacts"),
-            (self.writes_memory, "its own later jobs"),
-            (self.writes_project, "all who work on the project"),
-            (self.manages_hall, "the workers that it commissions"),
+            (own, "its own later jobs"),
+            (self.writes_documents || self.writes_worktree, "people who work on the project"),
         ];
-        let readers = readers.into_iter().filter(|(has, _)| *has).map(|(_, who)| who.to_owned());
-        format!(
-            "reads {}; can send to {}; writes {}; its texts reach {}",
-            listed(reads),
-            listed(sends),
-            listed(writes),
-            listed(readers)
-        )
+        let people = people.into_iter().filter(|(has, _)| *has).map(|(_, who)| who.to_owned());
+        let reached = self.reached(key, others);
+        let members = reached.iter().map(|(other, _)| format!("`{}`", other.key));
+        let readers = people.chain(members).collect();
+        [("reads", reads), ("can send to", sends), ("writes", writes), ("is read by", readers)]
+            .into_iter()
+            .filter(|(_, items): &(_, Vec<String>)| !items.is_empty())
+            .map(|(label, items)| ReachRow { label: label.to_owned(), items })
+            .collect()
     }
-}
-
-/// `a, b and c`; `nothing`.
-pub(crate) fn listed(words: impl Iterator<Item = String>) -> String {
-    let words: Vec<_> = words.collect();
-    match words.as_slice() {
-        [] => "nothing".to_owned(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
-}
-
-fn rank(flow: &Flow) -> u8 {
-    flow.severity.map_or(u8::MAX, |severity| severity as u8)
 }
 
 /// Whether something only goes back to where it came from.
 fn is_return(source: &Source, sink: &Sink) -> bool {
     match (source, sink) {
         (Source::Callers, Sink::Report | Sink::ToolAnswers)
-        | (Source::Memory, Sink::Memory)
-        | (Source::Hall, Sink::Hall) => true,
+        | (Source::Hall, Sink::Commissions)
+        | (Source::Documents, Sink::Documents)
+        | (Source::Worktree, Sink::Worktree)
+        | (Source::Web, Sink::Host(_) | Sink::SearchProvider) => true,
+        (Source::Memory(from), Sink::Memory(to)) => from == to,
         (Source::Toolbox(from), Sink::Toolbox(to)) => from == to,
-        (Source::Web, Sink::Host(_) | Sink::SearchProvider) => true,
         _ => false,
     }
-}
-
-/// How much it matters that something can go to a host, and why.
-fn judge_host(host: &str, is_root: bool, declared: &str) -> (Severity, String) {
-    match (hosts::open(host), is_named(host, declared)) {
-        (Some(_), _) if is_any(host) => {
-            (Severity::High, "can go to any host; have its manifest name the hosts that it needs".to_owned())
-        }
-        (Some(why), false) => {
-            (Severity::High, format!("can go to `{host}`, of which its texts say nothing, and {why}"))
-        }
-        (Some(why), true) => {
-            (if is_root { Severity::High } else { Severity::Medium }, format!("can go to `{host}`, and {why}"))
-        }
-        (None, false) => {
-            (Severity::High, format!("can go to `{host}`, and neither its description nor its posture says what for"))
-        }
-        (None, true) => (
-            if is_root { Severity::Medium } else { Severity::Low },
-            format!("can go to `{host}`, which its texts name"),
-        ),
-    }
-}
-
-/// Whether a pattern is of no party in particular.
-fn is_any(pattern: &str) -> bool {
-    let name = pattern.split(':').next().unwrap_or_default();
-    name == "*" || (name.starts_with("*.") && matches!(hosts::open(pattern), Some(Open::PublicSuffix(_))))
-}
-
-/// Whether texts name a host: as it is, or, of one party's, by the name that was registered, as a name is written
-/// (`Wikipedia` of `*.wikipedia.org`, within a sentence). A word that happens to be one names nothing.
-fn is_named(host: &str, texts: &str) -> bool {
-    let host = host.split(':').next().unwrap_or_default().trim_start_matches("*.").to_ascii_lowercase();
-    let lower = texts.to_ascii_lowercase();
-    let domain = psl::domain_str(&host).unwrap_or(&host);
-    let registered = domain.split('.').next().unwrap_or_default();
-    let places = |word: &str| {
-        let found: Vec<usize> = lower.match_indices(word).map(|(at, _)| at).collect();
-        found
-            .into_iter()
-            .filter(|at| {
-                let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '-');
-                let before = lower.get(..*at).and_then(|text| text.chars().next_back());
-                let after = lower.get(at + word.len()..).and_then(|text| text.chars().next());
-                !is_part(before) && !is_part(after)
-            })
-            .collect::<Vec<_>>()
-    };
-    let is_a_name = |at: &usize| {
-        let before = texts.get(..*at).unwrap_or_default().trim_end_matches([' ', '"', '(', '*', '`']);
-        let is_within = before.chars().next_back().is_some_and(|c| !".!?:\n#-".contains(c));
-        is_within && texts.get(*at..).and_then(|text| text.chars().next()).is_some_and(char::is_uppercase)
-    };
-    let is_one_partys = hosts::open(&host).is_none() && registered.len() >= 3;
-    !places(&host).is_empty()
-        || !places(domain).is_empty()
-        || (is_one_partys && places(registered).iter().any(is_a_name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn severities(reach: &Reach, declared: &str) -> Vec<(Source, Sink, Severity)> {
-        let flows = reach.flows(declared).into_iter();
-        flows.filter_map(|flow| Some((flow.source, flow.sink, flow.severity?))).collect()
-    }
-
     fn worker() -> Reach {
-        Reach { roots: vec!["notes".to_owned()], has_callers: true, reports: true, ..Reach::default() }
-    }
-
-    #[test]
-    fn files_without_a_way_out_are_no_finding() {
-        assert_eq!(severities(&Reach { writes_artifacts: true, ..worker() }, ""), []);
-    }
-
-    #[test]
-    fn any_host_is_high_whatever_the_texts_say() {
-        for host in ["*", "*:443", "*.com"] {
-            let reach = Reach { hosts: vec![host.to_owned()], ..worker() };
-            let found = severities(&reach, "It reads any page of the web.");
-            let high = |source| (source, Sink::Host(host.to_owned()), Severity::High);
-            assert_eq!(found, [high(Source::Root("notes".to_owned())), high(Source::Callers)], "{host}");
+        Reach {
+            roots: vec!["notes".to_owned()],
+            has_callers: true,
+            reports: true,
+            reads_documents: true,
+            writes_documents: true,
+            ..Reach::default()
         }
     }
 
-    #[test]
-    fn a_host_that_its_texts_name_is_less_than_one_that_they_do_not() {
-        let reach = Reach { hosts: vec!["*.wikipedia.org".to_owned()], ..worker() };
-        let root = Source::Root("notes".to_owned());
-        let wikipedia = Sink::Host("*.wikipedia.org".to_owned());
-        let named = severities(&reach, "Looks words up in Wikipedia.");
-        assert_eq!(named, [(root, wikipedia.clone(), Severity::Medium), (Source::Callers, wikipedia, Severity::Low)]);
-        let unnamed = severities(&reach, "Counts words.");
-        assert!(unnamed.iter().all(|(_, _, severity)| *severity == Severity::High) && unnamed.len() == 2);
+    fn other(key: &str, reach: Reach) -> Other {
+        Other { key: key.to_owned(), reach }
+    }
+
+    fn opened() -> Opened {
+        Opened { web: true, ..Opened::default() }
+    }
+
+    /// Where what a member reads can leave this machine.
+    fn ways(reach: &Reach, others: &[Other]) -> Vec<String> {
+        reach.flows("ann", others, &opened()).iter().filter(|flow| flow.leaves).map(Flow::place).collect()
     }
 
     #[test]
-    fn a_word_that_happens_to_be_a_hosts_names_none() {
-        let to = |host: &str, texts: &str| {
-            let reach = Reach { hosts: vec![host.to_owned()], ..worker() };
-            severities(&reach, texts).first().map(|(_, _, severity)| *severity)
-        };
-        assert_eq!(to("collect.summary.dev", "Writes a summary of your notes."), Some(Severity::High));
-        assert_eq!(to("collect.summary.dev", "Summary of your notes."), Some(Severity::High));
-        assert_eq!(to("collect.summary.dev", "Sends your notes to collect.summary.dev."), Some(Severity::Medium));
-        assert_eq!(to("*.github.io", "Checks links of GitHub projects."), Some(Severity::High));
+    fn what_has_no_way_out_can_send_to_nothing() {
+        let alone = worker();
+        assert!(ways(&alone, &[]).is_empty());
+        let rows = alone.rows("ann", &[], &alone.flows("ann", &[], &opened()));
+        assert_eq!(rows[1].items, ["nothing; its texts reach no other member"]);
+        let others = [other("bob", worker()), other("tools", Reach { answers_tools: true, ..Reach::default() })];
+        let rows = alone.rows("ann", &others, &alone.flows("ann", &others, &opened()));
+        assert_eq!(rows[1].items, ["nothing, and neither can the one other member whom its texts reach"]);
     }
 
     #[test]
-    fn what_a_toolbox_can_send_on_counts_where_it_is_installed() {
-        let hosts = [("fetcher".to_owned(), vec!["x.attacker.dev".to_owned()])].into();
-        let reach = Reach { toolboxes: vec!["fetcher".to_owned()], toolbox_hosts: hosts, ..worker() };
-        let fetcher = Sink::Toolbox("fetcher".to_owned());
-        let notes = Source::Root("notes".to_owned());
-        assert_eq!(severities(&reach, ""), [(notes.clone(), fetcher.clone(), Severity::High)]);
-        let alone = Reach { toolbox_hosts: BTreeMap::new(), ..reach };
-        assert_eq!(severities(&alone, ""), [(notes, fetcher, Severity::Low)]);
+    fn a_text_that_others_read_goes_where_they_can_send() {
+        let fetcher = Reach { hosts: vec!["docs.rs".to_owned()], ..worker() };
+        let calling = Reach { toolboxes: vec!["web".to_owned()], ..worker() };
+        let web = Reach { hosts: vec!["*".to_owned()], answers_tools: true, has_callers: true, ..Reach::default() };
+        let others = [other("fetcher", fetcher), other("caller", calling.clone()), other("web", web)];
+        let by_reading = ["docs.rs by way of `fetcher`, which reads the project's documents"];
+        assert_eq!(ways(&worker(), &others[..1]), by_reading);
+        let two_steps =
+            "any host by way of `caller`, which reads the project's documents and `web`, whose tools it calls";
+        assert_eq!(ways(&worker(), &others[1..]), [two_steps]);
+        assert_eq!(ways(&calling, &others[2..]), ["any host by way of `web`, whose tools it calls"]);
+        let flows = calling.flows("ann", &others, &opened());
+        let own: Vec<_> =
+            flows.iter().filter(|flow| flow.leaves).map(|flow| (flow.to.clone(), flow.is_own())).collect();
+        assert_eq!(own, [(Sink::Host("*".to_owned()), true), (Sink::Host("docs.rs".to_owned()), false)]);
+        // Without documents, nothing of it gets to anybody.
+        assert!(ways(&Reach { writes_documents: false, ..worker() }, &others).is_empty());
     }
 
     #[test]
-    fn a_toolbox_with_web_and_no_files_still_carries_out_what_callers_hand_it() {
-        let reach = Reach {
-            hosts: vec!["stats.attacker.dev".to_owned()],
-            has_callers: true,
-            answers_tools: true,
-            ..Reach::default()
-        };
-        let stats = Sink::Host("stats.attacker.dev".to_owned());
-        assert_eq!(severities(&reach, "Counts words."), [(Source::Callers, stats, Severity::High)]);
+    fn a_manager_reaches_origin_and_all_that_its_workers_reach() {
+        let manager = Reach { manages: true, ..worker() };
+        let others = [other("fetcher", Reach { hosts: vec!["docs.rs".to_owned()], ..worker() })];
+        let flows = manager.flows("ann", &others, &opened());
+        let places: Vec<_> = flows.iter().filter(|flow| flow.leaves).map(Flow::place).collect();
+        let origin = "origin, by pull requests, once a [[project]] has `push` and `pull_requests`";
+        assert_eq!(places, [origin, "docs.rs by way of `fetcher`, which it commissions"]);
+        assert!(flows.iter().filter(|flow| flow.leaves).all(Flow::is_own));
+        // What a worker commits goes along with the pull request of another.
+        let pulls = Opened { pull_requests: true, ..opened() };
+        let flows = worker().flows("bob", &[], &pulls);
+        assert_eq!(flows[0].place(), "origin, by pull requests, once you ask for a pull request");
     }
 
     #[test]
-    fn one_sentence_says_all() {
-        let reach = Reach { hosts: vec!["docs.rs".to_owned()], writes_artifacts: true, searches: true, ..worker() };
-        let sentence = "reads the read root `notes` and what its callers hand it; can send to `docs.rs` and the search \
-                        provider; writes artifacts; its texts reach who dispatched it and people who open its artifacts";
-        assert_eq!(reach.sentence(), sentence);
-        assert!(Reach::default().sentence().starts_with("reads nothing; can send to nothing"));
+    fn a_relay_counts_as_any_host() {
+        let reach = Reach { hosts: vec!["docs.rs".to_owned(), "web.archive.org".to_owned()], ..worker() };
+        let flows = reach.flows("ann", &[], &opened());
+        assert!(flows[0].relay.as_ref().is_some_and(|relay| relay.contains("web archive")), "{flows:?}");
+        assert_eq!((&flows[1].to, &flows[1].relay), (&Sink::Host("docs.rs".to_owned()), &None));
+    }
+
+    #[test]
+    fn a_ring_of_members_ends() {
+        let others: Vec<_> = (0..50).map(|n| other(&format!("m{n}"), worker())).collect();
+        assert_eq!(worker().reached("ann", &others).len(), 50);
     }
 }

@@ -7,18 +7,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    flows::Flow,
-    rules::{Rule, Severity},
+    change::Change,
+    facts::{Fact, FactName},
+    flows::{Flow, ReachRow},
 };
 
 /// The name of this form of an audit. It changes when a field goes or changes its meaning; new fields may come.
-pub const FORMAT: &str = "guild-audit/1";
+pub const FORMAT: &str = "guild-audit/2";
 
 /// All that can be said about a component without running it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Audit {
-    /// `guild-audit/1`.
+    /// `guild-audit/2`.
     pub format: String,
     /// What was looked at.
     pub identity: Identity,
@@ -37,39 +38,118 @@ pub struct Audit {
     pub sessions: Option<Sessions>,
     /// The limits that hold for it, sorted by name.
     pub limits: Vec<Limit>,
-    /// What it can read, where that can go, and whom its texts reach, in a sentence. None without a manifest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reach: Option<String>,
-    /// What can flow where: the most severe first. Empty without a manifest.
+    /// What it can read, where that can go, what it writes and whom its texts reach, in words. Empty without a manifest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reach: Vec<ReachRow>,
+    /// Where something that it reads can go: what leaves this machine first. Empty without a manifest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<Flow>,
-    /// The texts that models or people will read, whole: those of the manifest and the posture, and those in data that
-    /// address a reader; at most 200.
+    /// The texts that models or people will read, or that its data holds: those of the posture and the manifest whole, at
+    /// most 400 of data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub texts: Vec<ModelText>,
-    /// The hosts that its texts and its data name, by name; at most 200.
+    pub texts: Vec<Text>,
+    /// The texts of its data that are not listed, by the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folded: Vec<Folded>,
+    /// The hosts of the addresses that its data has, by name; at most 200.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<NamedHost>,
-    /// What is packed into its data and its texts; at most 100.
+    /// The bytes of its data that are no text: those that nothing accounts for first, then the largest; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub packed: Vec<PackedBlock>,
-    /// The files and links in its directory that are neither manifest, posture nor component; at most 200.
+    pub unread: Vec<UnreadBytes>,
+    /// How many such places there are.
+    #[serde(default)]
+    pub unread_total: u64,
+    /// The files and links in its directory that are neither manifest, posture nor component; at most 10,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<OtherFile>,
-    /// What a reviewer should look at: the most severe first.
-    pub findings: Vec<Finding>,
+    /// What differs from the version that was trusted, where there is one and something does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Since>,
+    /// What a reviewer should know, in the order of the names.
+    pub facts: Vec<Fact>,
 }
 
-/// A text that models or people will read.
+/// What differs from the version of a member that was trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ModelText {
+pub struct Since {
+    /// Which version that is: `approved, 2026-11-02T10:00:00Z`.
+    pub version: String,
+    /// What differs.
+    pub changes: Vec<Change>,
+}
+
+/// A text that models or people will read, or that data holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Text {
+    /// What kind of text it is.
+    pub kind: TextKind,
     /// Where it stands: a file, a key of the manifest, an offset in the component.
     pub place: String,
-    /// The text, with characters that are not shown written as `<U+202E>`; at most its first 20,000 characters.
+    /// The bytes of the whole.
+    pub bytes: u64,
+    /// The text, with characters that are not shown written as `<U+202E>`, and, unless it is of data, with `·` and `→` for
+    /// the blanks and tabs at the end of a line.
     pub text: String,
+    /// The bytes that are not shown here; `guild audit --texts=PLACE` shows them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left: u64,
+    /// What it has that is not seen, counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<Hidden>,
 }
 
-/// A host that a text or data names.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Text {
+    /// Whether a text at `place` is meant by `asked`, which is the beginning of a place; a number in it is a whole one.
+    pub fn is_at(place: &str, asked: &str) -> bool {
+        place.strip_prefix(asked).is_some_and(|rest| {
+            !(rest.starts_with(|c: char| c.is_ascii_digit()) && asked.ends_with(|c: char| c.is_ascii_digit()))
+        })
+    }
+}
+
+/// What a text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TextKind {
+    /// The posture: a part of the prompts of its sessions.
+    Posture,
+    /// A key of the manifest.
+    Manifest,
+    /// What a tool of its says of itself.
+    Tool,
+    /// A memory that came along.
+    Memory,
+    /// A text in the data of its component; source code too.
+    Data,
+}
+
+/// Characters of a text that are not seen as what they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Hidden {
+    /// What one is: `a character that is not shown`.
+    pub what: String,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// Texts of data that are not listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Folded {
+    /// What they are: `lines of CPython, ...`, `runs of fewer than four words`.
+    pub what: String,
+    /// How many there are.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A host of an address in data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedHost {
     /// Its name, or its address.
@@ -82,22 +162,24 @@ pub struct NamedHost {
     pub asked: bool,
     /// Why what is sent there can reach anybody, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub open: Option<String>,
+    pub relay: Option<String>,
 }
 
-/// Something that is packed into data or a text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PackedBlock {
-    /// Where it stands.
+/// Bytes of data that are no text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UnreadBytes {
+    /// Where they begin.
     pub place: String,
-    /// The bytes that it takes there.
+    /// How many they are.
     pub bytes: u64,
-    /// How it was unpacked, the outermost step first: `base64`, `hex`, `gzip`, `zlib`, `deflate`, `zstd`.
-    pub steps: Vec<String>,
-    /// What is in it, in words.
-    pub what: String,
-    /// The beginning of its content.
-    pub preview: String,
+    /// What they are: `numbers`, `base64`, `hexadecimal`, `dense bytes`, `a PNG picture`.
+    pub kind: String,
+    /// Their entropy, in bits a byte.
+    pub entropy: f64,
+    /// The first of them, in hexadecimal.
+    pub begins: String,
+    /// Whether their form says what they are.
+    pub accounted: bool,
 }
 
 /// A file or link in a member's directory that is neither manifest, posture nor component.
@@ -548,60 +630,25 @@ pub struct Limit {
     pub default: serde_json::Number,
 }
 
-/// Something that a reviewer should look at.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Finding {
-    /// Which rule it breaks.
-    pub rule: Rule,
-    /// How much it matters.
-    pub severity: Severity,
-    /// Where it is: an import, a manifest key, a section.
-    pub place: String,
-    /// What it is, and what to do.
-    pub text: String,
-    /// Why it is accepted, and until when, where `.guildaudit.toml` says so: no gate counts it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accepted: Option<String>,
-}
-
 impl Audit {
-    /// Whether the bytes could be read as a component. Where they could not, only the identity and one finding say
+    /// Whether the bytes could be read as a component. Where they could not, only the identity and one fact say
     /// something.
     pub fn is_readable(&self) -> bool {
         self.identity.kind == Kind::Component
     }
 
-    /// Whether there is a finding of at least this severity that is not accepted.
-    pub fn has(&self, least: Severity) -> bool {
-        self.findings.iter().any(|finding| finding.severity <= least && finding.accepted.is_none())
+    /// Whether there is a fact of this name.
+    pub fn has(&self, name: FactName) -> bool {
+        self.facts.iter().any(|fact| fact.name == name)
+    }
+
+    /// Whether a host refuses the member.
+    pub fn is_refused(&self) -> bool {
+        self.facts.iter().any(|fact| fact.refused)
     }
 
     /// The JSON Schema of an audit, as `docs/schema/audit.json` has it.
     pub fn schema() -> serde_json::Value {
         schemars::schema_for!(Self).into()
-    }
-}
-
-/// Findings as they are made.
-#[derive(Debug, Default)]
-pub(crate) struct Findings(Vec<Finding>);
-
-impl Findings {
-    pub(crate) fn add(&mut self, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
-        self.add_as(rule.severity(), rule, place, text);
-    }
-
-    /// A finding that matters more or less than its rule says.
-    pub(crate) fn add_as(&mut self, severity: Severity, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
-        self.0.push(Finding { rule, severity, place: place.into(), text: text.into(), accepted: None });
-    }
-
-    /// The most severe first, and at most `most` of them.
-    pub(crate) fn sorted(mut self, most: usize) -> Vec<Finding> {
-        self.0.sort_by(|a, b| (a.severity, a.rule, &a.place, &a.text).cmp(&(b.severity, b.rule, &b.place, &b.text)));
-        self.0.dedup();
-        self.0.truncate(most);
-        self.0
     }
 }

@@ -2,49 +2,69 @@
 
 use guild_contract::{
     capability::{
-        FILES, HALL, Kind, LORE_WRITE, MANAGER, MEMORY, MEMORY_WRITE, SEARCH, WEB, WORKTREE_WRITE, grants::wildcard,
+        FILES, HALL, Kind, LORE_WRITE, MANAGER, MEMORY, MEMORY_GLOBAL_WRITE, MEMORY_PROJECT_WRITE, MEMORY_WRITE,
+        SEARCH, WEB, WORKTREE_WRITE,
+        grants::{Grants, wildcard},
     },
-    manifest::FILE_TOOLS,
+    manifest::{CheckoutScope, ComponentSpec, FILE_TOOLS, Scope},
 };
 
-use crate::{evidence::hosts, flows::Reach, model::Import, subject::Member};
+use crate::{evidence::hosts, flows::Reach, subject::Places};
 
 impl Reach {
-    /// What a member of these imports can reach.
-    pub(crate) fn of(member: &Member<'_>, imports: &[Import]) -> Self {
-        let (spec, operator) = (member.spec, member.operator);
-        let grants = &operator.grants;
+    /// What a member with the manifest's `spec` can reach with `grants`. `imports` tells whether its component imports an
+    /// interface that a capability needs; of one that was not read, say that it imports all that it asks for.
+    pub fn of(spec: &ComponentSpec, grants: &Grants, places: &Places, imports: impl Fn(&Kind) -> bool) -> Self {
         let has_jobs = spec.world.exports_dispatch();
-        let imported =
-            |kind: &Kind| grants.holds(kind) && imports.iter().any(|import| import.needs.as_deref() == Some(kind.name));
+        let imported = |kind: &Kind| grants.holds(kind) && imports(kind);
         let has_tool = |of: &[&str]| has_jobs && grants.sessions.tools.iter().any(|tool| of.contains(&tool.as_str()));
         // Without a provider, WebSearch searches the read roots.
-        let searches_roots = has_tool(&["WebSearch"]) && !(operator.has_provider && grants.sessions.search);
+        let searches_roots = has_tool(&["WebSearch"]) && !(places.has_provider && grants.sessions.search);
         let reads_files = imported(&FILES) || has_tool(&FILE_TOOLS) || searches_roots;
         let reads_web = imported(&WEB) || has_tool(&["WebFetch"]);
         let roots =
             grants.roots.as_ref().filter(|_| reads_files).map(|names| {
-                operator.roots.iter().filter(|root| names.grant(root, wildcard)).cloned().collect::<Vec<_>>()
+                places.roots.iter().filter(|root| names.grant(root, wildcard)).cloned().collect::<Vec<_>>()
             });
         let hosts = grants.hosts.as_ref().filter(|_| reads_web).map(|names| {
-            let all_of = names.all_of.iter().fold(operator.hosts.clone(), |hosts, patterns| both(&hosts, patterns));
+            let all_of = names.all_of.iter().fold(places.hosts.clone(), |hosts, patterns| both(&hosts, patterns));
             let is_denied = |host: &String| names.none_of.iter().any(|denied| hosts::matches(denied, host));
             all_of.into_iter().filter(|host| !is_denied(host)).collect::<Vec<_>>()
         });
         let by_component = imported(&WEB) && grants.holds(&SEARCH);
+        let base = &grants.base;
+        let in_commissions = |kind: &Kind| has_jobs && (base.holds(kind) || grants.holds(kind));
+        let reads = |scope: Scope| match Kind::of_scope(scope) {
+            None => grants.memory && (has_jobs || imported(&MEMORY)),
+            Some(kind) => grants.memory && in_commissions(kind),
+        };
+        let stores = (has_jobs && grants.sessions.memory) || (imported(&MEMORY) && grants.holds(&MEMORY_WRITE));
+        let writes = |scope: Scope| {
+            stores
+                && match scope {
+                    Scope::Worker => true,
+                    Scope::Project => has_jobs && base.holds(&MEMORY_PROJECT_WRITE),
+                    Scope::Global => has_jobs && base.holds(&MEMORY_GLOBAL_WRITE),
+                }
+        };
+        let scopes = [Scope::Worker, Scope::Project, Scope::Global];
+        let is_full = spec.checkout_scope.unwrap_or_default() == CheckoutScope::Full;
+        let manages = has_jobs && grants.holds(&MANAGER);
         Self {
             roots: roots.unwrap_or_default(),
-            reads_memory: grants.memory && (has_jobs || imported(&MEMORY)),
-            reads_hall: imported(&HALL) || (has_jobs && grants.holds(&MANAGER)),
+            reads_memory: scopes.into_iter().filter(|scope| reads(*scope)).collect(),
+            reads_documents: has_jobs,
+            reads_worktree: has_jobs && is_full && FILE_TOOLS.iter().any(|tool| base.has(tool)),
+            reads_hall: imported(&HALL) || manages,
             has_callers: true,
             hosts: hosts.unwrap_or_default(),
-            searches: operator.has_provider && (by_component || (has_tool(&["WebSearch"]) && grants.sessions.search)),
-            toolbox_hosts: operator.toolbox_hosts.clone(),
+            searches: places.has_provider && (by_component || (has_tool(&["WebSearch"]) && grants.sessions.search)),
             toolboxes: spec.toolboxes.iter().map(ToString::to_string).filter(|_| has_jobs).collect(),
-            writes_memory: (has_jobs && grants.sessions.memory) || (imported(&MEMORY) && grants.holds(&MEMORY_WRITE)),
+            writes_memory: scopes.into_iter().filter(|scope| writes(*scope)).collect(),
             writes_artifacts: has_jobs && grants.artifacts,
-            writes_project: has_jobs && (grants.base.holds(&LORE_WRITE) || grants.base.holds(&WORKTREE_WRITE)),
-            manages_hall: has_jobs && grants.holds(&MANAGER),
+            writes_documents: in_commissions(&LORE_WRITE),
+            writes_worktree: in_commissions(&WORKTREE_WRITE),
+            manages,
             reports: has_jobs,
             answers_tools: spec.world.exports_toolbox(),
         }

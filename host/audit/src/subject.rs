@@ -1,6 +1,6 @@
 //! The subject of an audit: a component, its member, and the operator's policy.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeSet};
 
 use guild_contract::{
     Bounds, Limits, MemberKey,
@@ -8,7 +8,10 @@ use guild_contract::{
     manifest::{ComponentSpec, Manifest},
 };
 
-use crate::model::{OtherFile, Signature};
+use crate::{
+    flows::{Opened, Other},
+    model::{Audit, OtherFile, Signature},
+};
 
 /// What is to be audited.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,34 @@ pub struct Subject<'a> {
     pub limits: &'a Limits,
     /// Its signature, where one was looked for.
     pub signature: Option<&'a Signature>,
+    /// The version to compare with, where there is one.
+    pub trusted: Option<&'a Trusted>,
+    /// The beginning of the places whose texts are laid out whole, where some are asked for.
+    pub whole: Option<&'a str>,
+}
+
+/// What a version of the member imports and asks for, that was trusted before.
+#[derive(Clone, Debug, Default)]
+pub struct Trusted {
+    /// Its imports.
+    pub imports: BTreeSet<String>,
+    /// The patterns of hosts that its manifest asks for; `*` where it asks for the web and names none.
+    pub hosts: BTreeSet<String>,
+}
+
+impl Trusted {
+    /// What an audit of a version says that it imports and asks for.
+    pub fn of(audit: &Audit) -> Self {
+        let asks = |grant: &str| audit.requested.iter().any(|request| request.grant == grant);
+        let hosts = audit.requested.iter().filter_map(|request| request.grant.strip_prefix("web:"));
+        let hosts = hosts.filter(|part| *part != "search").map(str::to_owned);
+        let mut hosts: BTreeSet<String> = hosts.collect();
+        let fetches = audit.sessions.iter().flat_map(|sessions| &sessions.tools).any(|tool| tool.name == "WebFetch");
+        if hosts.is_empty() && (asks("web") || fetches) {
+            hosts.insert("*".to_owned());
+        }
+        Self { imports: audit.imports.iter().map(|import| import.name.clone()).collect(), hosts }
+    }
 }
 
 /// A member, and what it is granted.
@@ -73,18 +104,27 @@ pub struct OfferedTool {
 /// What there is to be reached where a member is installed.
 #[derive(Clone, Debug, Default)]
 pub struct Operator {
-    /// What the member would be granted with an open web: flows are judged by it also where `[web]` is not there yet.
+    /// What the member would be granted with an open web: flows are computed by it also where `[web]` is not there yet.
     pub grants: Grants,
+    /// The read roots, hosts and search provider.
+    pub places: Places,
+    /// What is open already, and the operator's relays.
+    pub opened: Opened,
+    /// The names of the other members that are installed, or that ship with the host.
+    pub names: Vec<String>,
+    /// The other members that are installed, with what they can reach.
+    pub others: Vec<Other>,
+}
+
+/// The places that members can be granted.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
     /// The names of the read roots.
     pub roots: Vec<String>,
     /// The patterns of hosts that `[web]` opens.
     pub hosts: Vec<String>,
     /// Whether there is a search provider.
     pub has_provider: bool,
-    /// The names of the other members that are installed, or that ship with the host.
-    pub names: Vec<String>,
-    /// The hosts that members may reach whose tools it names, by their keys, as far as they are installed.
-    pub toolbox_hosts: BTreeMap<String, Vec<String>>,
 }
 
 impl Member<'_> {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use guild_audit::{
-    Audit, Difference, Finding, Rule, Subject,
+    Audit, Difference, Fact, FactName, Subject,
     model::{ImportState, Kind},
 };
 use guild_contract::Limits;
@@ -22,7 +22,8 @@ static SCHEMA: LazyLock<Validator> = LazyLock::new(|| jsonschema::validator_for(
 
 fn audit(bytes: &[u8]) -> Audit {
     let limits = Limits::default();
-    let subject = Subject { file: "x.wasm", bytes, member: None, limits: &limits, signature: None };
+    let subject =
+        Subject { file: "x.wasm", bytes, member: None, limits: &limits, signature: None, trusted: None, whole: None };
     let begun = Instant::now();
     let audit = Audit::of(&subject);
     // A debug build on a loaded machine; what is quadratic takes hours.
@@ -38,8 +39,8 @@ fn wat(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-fn rules(audit: &Audit) -> Vec<&'static str> {
-    audit.findings.iter().map(|finding| finding.rule.id()).collect()
+fn names(audit: &Audit) -> Vec<&'static str> {
+    audit.facts.iter().map(|fact| fact.name.as_str()).collect()
 }
 
 /// A number in LEB128.
@@ -74,8 +75,8 @@ fn what_is_no_component_is_told_what_it_is() {
         (b"\0asm\x0d\0\x01\0\x07\xff", Kind::Damaged, "not a WebAssembly component"),
     ] {
         let audit = audit(bytes);
-        assert_eq!((audit.identity.kind, rules(&audit)), (kind, vec!["GA001"]));
-        assert!(!audit.is_readable() && audit.findings[0].text.contains(says), "{:?}", audit.findings);
+        assert_eq!((audit.identity.kind, names(&audit)), (kind, vec!["not-a-component"]));
+        assert!(!audit.is_readable() && audit.facts[0].text.contains(says), "{:?}", audit.facts);
     }
 }
 
@@ -111,7 +112,7 @@ fn nesting_is_bounded() {
         nested = [COMPONENT, &section(4, &nested)].concat();
     }
     let audit = audit(&nested);
-    assert!(audit.findings[0].text.contains("nested more than 100 deep"), "{:?}", audit.findings);
+    assert!(audit.facts[0].text.contains("nested more than 100 deep"), "{:?}", audit.facts);
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn deep_types_are_told_and_do_no_harm() {
         types.extend(leb(n));
     }
     let audit = audit(&[COMPONENT, &section(7, &types)].concat());
-    assert!(rules(&audit).contains(&"GA002"), "{:?}", audit.findings);
+    assert!(names(&audit).contains(&"not-valid"), "{:?}", audit.facts);
 }
 
 #[test]
@@ -138,7 +139,7 @@ fn a_hundred_thousand_functions_are_counted() {
     ];
     let audit = audit(&[COMPONENT, &section(1, &module.concat())].concat());
     assert_eq!((audit.contents.functions, audit.contents.core_modules), (100_000, 1));
-    assert!(!rules(&audit).contains(&"GA002"), "{:?}", audit.findings);
+    assert!(!names(&audit).contains(&"not-valid"), "{:?}", audit.facts);
 }
 
 #[test]
@@ -156,13 +157,14 @@ fn a_million_imports_are_counted_and_a_thousand_listed() {
     let audit = audit(&bytes);
     assert_eq!((audit.imports_total, audit.imports.len()), (1_000_000, 1000));
     assert!(audit.imports.iter().all(|import| import.state == ImportState::Unknown));
-    assert!(audit.findings.len() <= 1000 && rules(&audit).contains(&"GA004"));
+    assert!(audit.facts.len() <= 1000 && names(&audit).contains(&"import-unknown"));
 }
 
 #[test]
 fn what_would_not_start_is_told() {
     let audit = audit(&wat("(component (core module (memory 65536) (table 200000 funcref)))"));
-    let found: Vec<_> = audit.findings.iter().filter(|f| f.rule == Rule::GA009).map(|f| f.place.as_str()).collect();
+    let found: Vec<_> =
+        audit.facts.iter().filter(|f| f.name == FactName::BeyondLimits).map(|f| f.place.as_str()).collect();
     assert_eq!(found, ["limits.memory_bytes", "limits.table_elements"]);
     assert_eq!(audit.contents.memory_bytes, 4 << 30);
 }
@@ -175,7 +177,7 @@ fn a_hundred_thousand_sections_are_counted_together() {
         bytes.extend(section(0, &[leb(name.len()), name.into_bytes()].concat()));
     }
     let audit = audit(&bytes);
-    assert!(audit.contents.sections.len() <= 61 && rules(&audit).contains(&"GA026"));
+    assert!(audit.contents.sections.len() <= 61 && names(&audit).contains(&"not-all-listed"));
     assert_eq!(audit.contents.sections.iter().map(|section| section.count).sum::<u64>(), 100_000);
 }
 
@@ -185,7 +187,7 @@ fn what_comes_after_a_hundred_thousand_sections_is_not_looked_into_and_that_is_t
     let empty = section(0, &[0]).repeat(700_000);
     let path = section(0, &[&[1, b'x'][..], b"/home/ann/src/lib.rs"].concat());
     let audit = audit(&[COMPONENT, &empty, &path, &section(1, &module)].concat());
-    assert!(rules(&audit).contains(&"GA026") && audit.contents.host_paths.is_empty());
+    assert!(names(&audit).contains(&"not-all-listed") && audit.contents.host_paths.is_empty());
     // What its modules declare is counted to the end.
     assert_eq!((audit.contents.core_modules, audit.contents.memory_bytes), (1, 80 * 65536));
 }
@@ -196,26 +198,10 @@ fn functions_that_the_host_does_not_have_are_told() {
         (import "wasi:random/random@0.2.0" (instance
             (export "get-random-u64" (func (result u64))) (export "write" (func)) (export "exfiltrate" (func))))
         (import "wasi:sockets/tcp@0.2.0" (instance (export "anything" (func)))))"#));
-    let found: Vec<_> = audit.findings.iter().filter(|finding| finding.rule == Rule::GA004).collect();
+    let found: Vec<_> = audit.facts.iter().filter(|fact| fact.name == FactName::ImportUnknown).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].place, "import wasi:random/random@0.2.0");
     assert!(found[0].text.contains("`exfiltrate`, `write`; a host"), "{}", found[0].text);
-}
-
-#[test]
-fn a_runtime_drags_the_network_in_only_where_it_is_there() {
-    let made_by = |tool: &str, functions: usize| {
-        let import = r#"(import "wasi:sockets/tcp@0.2.0" (instance (export "f" (func))))"#;
-        let module = format!("(core module {})", "(func)".repeat(functions));
-        wat(&format!(r#"(component {import} {module} (@producers (processed-by "{tool}" "1")))"#))
-    };
-    let found = |tool: &str, functions: usize| -> Vec<&str> {
-        let found = rules(&audit(&made_by(tool, functions)));
-        found.into_iter().filter(|rule| ["GA023", "GA045", "GA062"].contains(rule)).collect()
-    };
-    assert_eq!(found("wit-component", 5000), ["GA023"]);
-    assert_eq!(found("componentize-py", 5000), ["GA045"]);
-    assert_eq!(found("componentize-py", 10), ["GA062", "GA023"], "a claim alone excuses nothing");
 }
 
 #[test]
@@ -232,14 +218,14 @@ fn long_names_that_begin_alike_are_told_apart() {
 }
 
 #[test]
-fn a_saved_audit_made_of_findings_is_compared_at_once() {
-    let mut old = audit(&wat("(component)"));
-    let one = old.findings[0].clone();
-    old.findings = (0..20_000).map(|n| Finding { text: format!("old {n}"), ..one.clone() }).collect();
+fn a_saved_audit_made_of_facts_is_compared_at_once() {
+    let mut old = audit(b"no component");
+    let one = old.facts[0].clone();
+    old.facts = (0..20_000).map(|n| Fact { text: format!("old {n}"), ..one.clone() }).collect();
     let mut new = old.clone();
-    new.findings.iter_mut().for_each(|finding| finding.text.push('.'));
+    new.facts.iter_mut().for_each(|fact| fact.text.push('.'));
     let begun = Instant::now();
-    assert_eq!(Difference::between(&old, &new).new_findings.len(), 20_000);
+    assert_eq!(Difference::between(&old, &new).new_facts.len(), 20_000);
     assert!(begun.elapsed() < Duration::from_secs(2), "it took {:?}", begun.elapsed());
 }
 
@@ -253,7 +239,11 @@ fn data_made_of_paths_and_programs_is_bounded() {
         [MODULE, &section(5, &[1, 0, 1]), &section(11, &[vec![1, 1], leb(data.len()), data].concat())].concat();
     let audit = audit(&[COMPONENT, &bytes, &section(1, &module)].concat());
     assert!(audit.contents.host_paths.len() <= 10 && audit.contents.programs.len() <= 10);
-    assert!(rules(&audit).contains(&"GA032") && rules(&audit).contains(&"GA024"), "{:?}", rules(&audit));
+    assert!(
+        names(&audit).contains(&"host-paths") && names(&audit).contains(&"embedded-program"),
+        "{:?}",
+        names(&audit)
+    );
 }
 
 #[test]
@@ -261,5 +251,5 @@ fn a_name_that_steers_a_terminal_is_told() {
     let name = "a\u{1b}[2J\u{202e}b";
     let import = [&[1, 0][..], &leb(name.len()), name.as_bytes(), &[5, 0]].concat();
     let audit = audit(&[COMPONENT, &section(7, &[1, 0x42, 0]), &section(10, &import)].concat());
-    assert!(rules(&audit).contains(&"GA025"), "{:?}", audit.findings);
+    assert!(names(&audit).contains(&"hidden-characters"), "{:?}", audit.facts);
 }

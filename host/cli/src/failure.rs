@@ -8,7 +8,7 @@ pub(crate) mod exit {
     pub(crate) const ERROR: u8 = 1;
     /// `serve`: another process has the port. Guild Hall then tries the next one.
     pub(crate) const PORT_IN_USE: u8 = 2;
-    /// `audit`: there are findings.
+    /// `audit`: there are facts that `--fail-on` names.
     pub(crate) const FINDINGS: u8 = 1;
     /// `audit`: the target cannot be read, or is not a component; or the audit cannot be written.
     pub(crate) const CANNOT_READ: u8 = 2;

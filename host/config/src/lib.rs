@@ -1,6 +1,7 @@
 //! Reads the operator's decisions: `guild.toml`, the files next to it, and the host's own directories of the user.
 
 mod agents;
+mod audit;
 mod auth;
 mod config;
 pub mod directories;

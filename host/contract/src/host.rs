@@ -296,40 +296,47 @@ pub struct MemberDetail {
 /// The result of an audit, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditSummary {
-    /// A sentence about the data that the member reads, the places that it can send it to, and the places that it writes.
-    pub reach: Option<String>,
-    /// The flows of data through the member, the most severe first.
+    /// What the member reads, where that can go, what it writes, and who reads its texts.
+    pub reach: Vec<ReachView>,
+    /// The places that data can go to: those that leave this machine first.
     pub flows: Vec<FlowView>,
-    /// The findings for a reviewer, the most severe first.
-    pub findings: Vec<FindingView>,
+    /// The facts for a reviewer.
+    pub facts: Vec<FactView>,
 }
 
-/// A flow of data: from a source that a member reads to a place outside of the member.
+/// What a member can reach, on one subject.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReachView {
+    /// The subject: `reads`, `can send to`, `writes` or `is read by`.
+    pub label: String,
+    /// What there is.
+    pub items: Vec<String>,
+}
+
+/// A place that data of a member can go to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowView {
-    /// The source.
-    pub source: String,
-    /// The place that the data can go to.
-    pub sink: String,
-    /// The severity: `critical`, `high`, `medium`, `low` or `info`; null if every member has such a flow.
-    pub severity: Option<String>,
-    /// The reason of the severity; null if there is none.
-    pub why: Option<String>,
+    /// The place, with the members by way of which data gets there, and with what the operator has to do first.
+    pub to: String,
+    /// Whether it is outside of this machine.
+    pub leaves: bool,
+    /// Whether anybody can be reached there: any host, or a host that passes on what it is sent.
+    pub relay: bool,
+    /// What the member reads that can go there.
+    pub from: Vec<String>,
 }
 
-/// A finding of an audit.
+/// A fact of an audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FindingView {
-    /// The id of the rule, such as `GA060`.
-    pub rule: String,
-    /// The severity: `critical`, `high`, `medium`, `low` or `info`.
-    pub severity: String,
+pub struct FactView {
+    /// The name, such as `hidden-text`.
+    pub name: String,
     /// The place: an import, a key of the manifest, a section.
     pub place: String,
-    /// A description of the finding, and the remedy.
+    /// What it is.
     pub text: String,
-    /// The reason for which the operator accepts the finding, with the last day; null if it is not accepted.
-    pub accepted: Option<String>,
+    /// Whether the host refuses the member for it.
+    pub refused: bool,
 }
 
 /// A request of a manifest.

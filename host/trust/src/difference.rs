@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use guild_audit::{Change, Facts};
+use guild_audit::{Attributes, Change};
 use guild_contract::{
     capability::{ARTIFACTS, Capability, FILES, KINDS, Kind, WEB},
     manifest::{FILE_NAME, POSTURE, Scope, package},
@@ -18,7 +18,7 @@ use crate::{
 const IN_A_SENTENCE: usize = 6;
 /// The most characters of a name from a component or `guild.trust`.
 const CHARS: usize = 120;
-/// The name of the fact that is a hash.
+/// The name of the attribute that is a hash.
 const SHA256: &str = "sha256";
 /// The beginning of the line of an import of WASI, after its sign.
 const WASI: &str = " import wasi:";
@@ -30,15 +30,15 @@ const DIGITS: usize = 12;
 /// The changes of a member since it was pinned, in the words of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// The facts that were added, removed or changed.
+    /// The attributes that were added, removed or changed.
     pub changes: Vec<Change>,
 }
 
 impl Difference {
-    /// The changes from `old` to `new`. Without `old`, all facts of `new` are added.
+    /// The changes from `old` to `new`. Without `old`, all attributes of `new` are added.
     pub fn between(old: Option<&Pin>, new: &Pin, trust: &Trust) -> Self {
-        let old = old.map(|pin| pin.facts(trust)).unwrap_or_default();
-        Self { changes: Change::between(old, new.facts(trust)) }
+        let old = old.map(|pin| pin.attributes(trust)).unwrap_or_default();
+        Self { changes: Change::between(old, new.attributes(trust)) }
     }
 
     /// Whether there are no changes.
@@ -46,7 +46,7 @@ impl Difference {
         self.changes.is_empty()
     }
 
-    /// A line for each removed or added fact: see [`Change::lines`]. Many interfaces of WASI are summarized in one
+    /// A line for each removed or added attribute: see [`Change::lines`]. Many interfaces of WASI are summarized in one
     /// line.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let (wasi, mut lines): (Vec<_>, Vec<_>) = self
@@ -90,10 +90,10 @@ fn brief(change: &Change) -> Change {
 }
 
 impl Pin {
-    /// The facts of a pin.
-    fn facts(&self, trust: &Trust) -> Facts {
-        let mut facts = Facts::new();
-        let mut add = |subject, name: String, value: String| _ = facts.insert((subject, name), value);
+    /// The attributes of a pin.
+    fn attributes(&self, trust: &Trust) -> Attributes {
+        let mut attributes = Attributes::new();
+        let mut add = |subject, name: String, value: String| _ = attributes.insert((subject, name), value);
         add("identity", SHA256.to_owned(), self.sha256.clone());
         add("identity", "bytes".to_owned(), self.bytes.to_string());
         if let Some(key) = &self.key {
@@ -111,12 +111,12 @@ impl Pin {
         for import in &self.imports {
             add("import", one_line(import, CHARS), String::new());
         }
-        // The requested parts are already among the facts.
+        // The requested parts are already among the attributes.
         for part in self.base.iter().filter(|part| !self.requested.asks_for(part)) {
             add("capability", format!("unasked in commissions: {part}"), String::new());
         }
-        self.requested.add_facts(add);
-        facts
+        self.requested.add_attributes(add);
+        attributes
     }
 }
 
@@ -143,8 +143,8 @@ impl Asked {
         (kind.is_asked)(&self.grants, &scopes)
     }
 
-    /// Adds each requested fact. Capabilities are spelled as in `guild.toml`.
-    fn add_facts(&self, mut add: impl FnMut(&'static str, String, String)) {
+    /// Adds each request. Capabilities are spelled as in `guild.toml`.
+    fn add_attributes(&self, mut add: impl FnMut(&'static str, String, String)) {
         add("identity", "world".to_owned(), self.world.as_str().to_owned());
         let grants = &self.grants;
         // Every job may write artifacts: a manifest only bounds them.

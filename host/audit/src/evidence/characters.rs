@@ -1,6 +1,6 @@
 //! Finds characters that a reader does not see, or takes for others.
 
-use std::{borrow::Cow, fmt::Write, ops::RangeInclusive};
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 
 use unicode_security::{MixedScript, is_potential_mixed_script_confusable_char, skeleton};
 
@@ -12,6 +12,8 @@ const SHOWN_CHARS: usize = 40;
 const FLAG: char = '\u{1f3f4}';
 /// Tag characters of such a flag: five or six letters, and the one that ends it.
 const FLAG_TAGS: usize = 7;
+/// Lines that two blanks may break in a text.
+const LINE_BREAKS: u64 = 20;
 /// Names with fewer characters are too short for one typing mistake to say anything.
 const SHORTEST_NAME: usize = 5;
 
@@ -160,6 +162,23 @@ fn is_mixed(word: &str) -> bool {
     !word.is_single_script() && word.chars().any(|c| !c.is_ascii() && is_potential_mixed_script_confusable_char(c))
 }
 
+/// How many characters of each kind a text has, and how many words of several scripts.
+pub fn counts(text: &str) -> BTreeMap<OddKind, u64> {
+    let mut counts = BTreeMap::new();
+    let mut reader = Reader::of(text);
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        if let Some(kind) = reader.kind(c, characters.peek().copied()) {
+            *counts.entry(kind).or_default() += 1;
+        }
+    }
+    let mixed = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_ascii() && is_mixed(word)).count();
+    if mixed > 0 {
+        counts.insert(OddKind::MixedScripts, mixed as u64);
+    }
+    counts
+}
+
 /// A text in which what is odd is written as `<U+202E>`. A run of tag characters is followed by what it says.
 pub fn marked(text: &str) -> Cow<'_, str> {
     let mut shown = String::new();
@@ -180,6 +199,37 @@ pub fn marked(text: &str) -> Cow<'_, str> {
         }
     }
     if from == 0 { Cow::Borrowed(text) } else { Cow::Owned(shown + text.get(from..).unwrap_or_default()) }
+}
+
+/// The blanks and tabs at the end of a line.
+fn trailing(line: &str) -> &str {
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    line.get(line.trim_end_matches([' ', '\t']).len()..).unwrap_or_default()
+}
+
+/// The lines of a text that end in blanks or tabs.
+pub fn trailing_lines(text: &str) -> u64 {
+    text.split('\n').filter(|line| !trailing(line).is_empty()).count() as u64
+}
+
+/// The lines of a text that end in blanks or tabs otherwise than Markdown breaks a line, by two blanks; all of them,
+/// where there are more than [`LINE_BREAKS`].
+pub fn odd_endings(text: &str) -> u64 {
+    let is_break = |line: &str| trailing(line) == "  " && !line.trim().is_empty();
+    let all = trailing_lines(text);
+    let breaks = text.split('\n').filter(|line| is_break(line)).count() as u64;
+    if breaks > LINE_BREAKS { all } else { all - breaks }
+}
+
+/// A text as a reviewer sees it: what is odd is written out, and at the end of a line each blank is `·` and each tab `→`.
+pub fn visible(text: &str) -> String {
+    let line = |line: &str| {
+        let end = trailing(line);
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let shown: String = end.chars().map(|c| if c == '\t' { '→' } else { '·' }).collect();
+        marked(line.strip_suffix(end).unwrap_or(line)).into_owned() + &shown
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A word with each character that is not ASCII followed by its code point: `р<U+0440>aypal`.
@@ -257,6 +307,14 @@ mod tests {
         assert_eq!(marked("no\u{200b}thing"), "no<U+200B>thing");
         assert_eq!(marked("a\u{e0068}\u{e0069}b"), "a<tag h><tag i>b");
         assert!(matches!(marked("ordinary — “text” ✓"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn blanks_and_tabs_at_the_end_of_a_line_are_seen_and_counted() {
+        let text = "one \t \ntwo\n\nthree  \nfour\t\r\n";
+        assert_eq!(visible(text), "one·→·\ntwo\n\nthree··\nfour→\n");
+        assert_eq!((trailing_lines(text), odd_endings(text)), (3, 2), "two blanks break a line of Markdown");
+        assert_eq!(odd_endings(&"word  \n".repeat(30)), 30);
     }
 
     #[test]

@@ -74,18 +74,6 @@ fn around_addresses(bytes: &[u8]) -> Vec<Range<usize>> {
     places
 }
 
-/// What elements of a text hold that no viewer shows: `<p hidden>...`, `<span style="display:none">...`.
-pub fn hidden(text: &str) -> impl Iterator<Item = &str> {
-    static HIDDEN: LazyLock<Option<regex::Regex>> = LazyLock::new(|| {
-        regex::Regex::new(
-            r"(?i)<[a-z][^>]{0,200}?(?:\shidden\b|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0)[^>]{0,200}>(?P<text>[^<]*)",
-        )
-        .ok()
-    });
-    let all = HIDDEN.as_ref().into_iter().flat_map(move |pattern| pattern.captures_iter(text));
-    all.filter_map(|captures| Some(captures.name("text")?.as_str())).take(LISTED)
-}
-
 fn found<'a>(
     pattern: Option<&'a Regex>,
     bytes: &'a [u8],

@@ -1,12 +1,10 @@
-//! Tells the language of a component's runtime: the component's claim, compared with its contents.
+//! Tells the language of a component's runtime, by the libraries that its modules link.
 //!
-//! componentize-py and componentize-qjs link their runtimes as shared libraries, so that a core module imports from one of that
-//! name. Neither names its language in a producers section, and stripping a component leaves its imports. Names are claims
-//! too: an engine has thousands of functions, and a compiler leaves its messages in the data.
+//! componentize-py and componentize-qjs link their runtimes as shared libraries, so that a core module imports from one of
+//! that name. Neither names its language in a producers section, and stripping a component leaves its imports.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use memchr::memmem::find;
 use wasmparser::ImportSectionReader;
 
 use crate::{bounds::cut, meaning::Language, model::Runtime};
@@ -21,47 +19,14 @@ const LIBRARIES: [(&str, &str, Language); 3] = [
     ("componentize_qjs_", ".wasm", Language::JavaScript),
 ];
 
-/// Functions that a component with an engine of this language has at least. CPython has 13,000, StarlingMonkey 12,000,
-/// QuickJS 1,600.
-fn engine(language: Language) -> Option<u64> {
-    match language {
-        Language::Python => Some(5000),
-        Language::JavaScript => Some(1200),
-        Language::C | Language::Go | Language::Rust => None,
-    }
-}
-
-/// Messages of a language's own library, one of which stands in the data of nearly all that it compiles.
-const MESSAGES: [(Language, &[&[u8]]); 3] = [
-    (Language::C, &[b"No error information", b"Illegal byte sequence", b"-+   0X0x", b"(null)"]),
-    (Language::Go, &[b"runtime error: ", b"panic: "]),
-    (Language::Rust, &[b"library/core/", b"library/std/", b"library/alloc/", b"/rustc/", b"`Option::unwrap()`"]),
-];
-
 /// The runtimes that were found, each with the first library of it.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
     found: BTreeMap<Language, String>,
-    /// Languages whose messages stand in the data.
-    messages: BTreeSet<Language>,
     looked_at: usize,
 }
 
 impl Libraries {
-    /// Looks through a section of data.
-    pub(crate) fn look_at_data(&mut self, data: &[u8]) {
-        for (language, messages) in MESSAGES {
-            if !self.messages.contains(&language) && messages.iter().any(|message| find(data, message).is_some()) {
-                self.messages.insert(language);
-            }
-        }
-    }
-
-    /// Whether a component of this many functions is made as one of this language is.
-    pub(crate) fn prove(&self, language: Language, functions: u64) -> bool {
-        engine(language).map_or_else(|| self.messages.contains(&language), |least| functions >= least)
-    }
-
     /// Looks at the imports of a core module.
     pub(crate) fn look(&mut self, section: ImportSectionReader<'_>) {
         for imports in section.into_iter().flatten() {

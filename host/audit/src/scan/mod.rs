@@ -112,7 +112,6 @@ pub(crate) fn scan(bytes: &[u8], imports: &[String], texts: &mut Texts) -> Scan 
                 scan.contents.data_bytes += data.len() as u64;
                 traces.look("data", data);
                 programs.look(range.start as u64, data);
-                scan.libraries.look_at_data(data);
                 let layout = Layout::of(bytes, section.clone());
                 texts.data("data", &layout.bytes, &|at| layout.place(at));
             }
@@ -142,6 +141,15 @@ pub(crate) fn scan(bytes: &[u8], imports: &[String], texts: &mut Texts) -> Scan 
     (scan.contents.host_paths, scan.contents.host_paths_total) = traces.finish();
     scan.contents.programs = programs.finish();
     scan
+}
+
+/// The data of each module of a component as it lies in memory, in their order.
+pub fn data_of(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let sections = Parser::new(0).parse_all(bytes).map_while(Result::ok).filter_map(|payload| match payload {
+        Payload::DataSection(section) => Some(section),
+        _ => None,
+    });
+    sections.map(|section| Layout::of(bytes, section).bytes).collect()
 }
 
 /// The data of a module as it lies in memory: what is cut into segments in the file stands together there.

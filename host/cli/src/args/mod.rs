@@ -11,7 +11,7 @@ use clap::{
     builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
-use guild_audit::Severity;
+use guild_audit::FactName;
 use guild_auth::tokens::Role;
 use guild_build::{Kind, Language};
 use guild_config::Runtime;
@@ -50,7 +50,7 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    error, with the reason on stderr; `audit`: findings; `test`: a case failed
+  1    error, with the reason on stderr; `audit`: a fact of --fail-on; `test`: a case failed
   2    `serve`: the port is in use; `audit`: the target cannot be read, or the audit cannot be written; `test`: a test
        file or the member is not valid
   3    the job of `run` or `watch`, or the commission of `commission watch`, failed
@@ -1032,16 +1032,18 @@ pub(crate) struct Health {
 #[command(after_help = "\
 Examples:
   guild audit researcher --members ./guild-members
+  guild audit researcher --texts | less
   guild audit plugin.wasm --format html > audit.html
-  guild audit researcher --format json > old.json; guild audit researcher --against old.json
+  guild audit researcher --format json > old.json; guild audit researcher --against old.json --fail-on new-import,new-host
 
 TARGET is a component if a file of that name exists, and otherwise a member: its directory, or its key in the \
-members' directory. The audit of a member includes its manifest and the permissions in guild.toml; the audit of a \
-file does not. Without --list-tools, the audit neither runs nor compiles the component. It never uses the network.
+members' directory. The audit of a member includes its manifest, the permissions in guild.toml, the members beside it \
+and the version that guild.lock has; the audit of a file does not. Without --list-tools, the audit neither runs nor \
+compiles the component. It never uses the network.
 
-Exit code: 0 no finding at or above --fail-on; 1 such findings (with --against, new ones); 2 TARGET or OLD cannot be \
-read, TARGET is not a component, or the audit cannot be written (for example on a full disk; a reader that ends early \
-is not an error). docs/reviewers.md explains each part of the audit.")]
+Exit code: 0 there is no fact that --fail-on names; 1 there is one (with --against, a new one); 2 TARGET or OLD cannot \
+be read, TARGET is not a component, or the audit cannot be written (for example on a full disk; a reader that ends \
+early is not an error). docs/reviewers.md explains each part of the audit, and lists the facts.")]
 pub(crate) struct Audit {
     /// A component's file, or a member
     #[arg(value_name = "TARGET", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_file))]
@@ -1055,21 +1057,33 @@ pub(crate) struct Audit {
     /// Print the audit as JSON, like --format json
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// Show imports, texts, flows, limits and sections besides the findings
+    /// Show imports, flows, limits and sections in full
     #[arg(long)]
     pub(crate) all: bool,
-    /// Compile the component, list its tools in a sandbox without access to anything, and audit the tools' texts too
+    /// Show the texts that models or people read and those of the component's data; with PLACE, only those at places
+    /// that begin with it, whole
+    #[arg(long, value_name = "PLACE", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["all", "against"])]
+    pub(crate) texts: Option<String>,
+    /// Compile the component, list its tools in a sandbox without access to anything, and show the tools' texts too
     #[arg(long)]
     pub(crate) list_tools: bool,
-    /// The file of accepted findings, in place of .guildaudit.toml next to guild.toml
-    #[arg(long, value_name = "FILE")]
-    pub(crate) accept: Option<PathBuf>,
-    /// Exit with code 1 if a finding has at least this severity: critical, high, medium, low, none
-    #[arg(long, value_name = "SEVERITY", default_value = "high", value_parser = severities(), hide_possible_values = true)]
-    pub(crate) fail_on: FailOn,
+    /// Audit the member as if guild.toml named it as the manager of the hall
+    #[arg(long = "as", value_name = "ROLE", value_parser = ["manager"])]
+    pub(crate) role: Option<String>,
+    /// Exit with code 1 if there is one of these facts: names of docs/reviewers.md, such as flow, new-host or
+    /// hidden-text; `refused` for those for which a host refuses the member
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = fail_on(), hide_possible_values = true)]
+    pub(crate) fail_on: Vec<FailOn>,
     /// The location of the members and of the operator's policy
     #[command(flatten)]
     pub(crate) local: LocalArgs,
+}
+
+impl Audit {
+    /// Whether the member is audited as the manager.
+    pub(crate) fn manages(&self) -> bool {
+        self.role.is_some()
+    }
 }
 
 /// The output formats of `guild audit`.
@@ -1085,8 +1099,14 @@ pub(crate) enum AuditFormat {
     Sarif,
 }
 
-/// The lowest severity for which `guild audit` exits with code 1; `None` if no severity does.
-pub(crate) type FailOn = Option<Severity>;
+/// The facts for which `guild audit` exits with code 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailOn {
+    /// Those for which a host refuses the member.
+    Refused,
+    /// Those of a name.
+    Name(FactName),
+}
 
 /// `guild doctor`.
 #[derive(Debug, Args)]
@@ -1133,11 +1153,12 @@ fn roles() -> impl TypedValueParser<Value = Role> {
     PossibleValuesParser::new(Role::ALL.iter().copied().map(Role::as_str)).try_map(|name| name.parse::<Role>())
 }
 
-/// A parser for the severities that can end `guild audit` with 1.
-fn severities() -> impl TypedValueParser<Value = FailOn> {
-    let severities = [Severity::Critical, Severity::High, Severity::Medium, Severity::Low];
-    PossibleValuesParser::new(severities.map(Severity::as_str).into_iter().chain(["none"]))
-        .map(move |name| severities.into_iter().find(|severity| severity.as_str() == name))
+/// A parser for the facts that can end `guild audit` with 1.
+fn fail_on() -> impl TypedValueParser<Value = FailOn> {
+    let names = FactName::ALL.iter().map(|name| (name.as_str(), FailOn::Name(*name)));
+    let all: Vec<_> = names.chain([("refused", FailOn::Refused)]).collect();
+    PossibleValuesParser::new(all.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+        .try_map(move |name| all.iter().find(|(known, _)| *known == name).map(|(_, on)| *on).ok_or("no such fact"))
 }
 
 /// A parser for the names of the agent runtimes.

@@ -3,11 +3,11 @@
 use guild_audit::{Audit, Change, Difference, model::Identity};
 use serde::Serialize;
 
-use super::{counted, html, json, sarif, text};
+use super::{html, json, sarif, text};
 use crate::{args::AuditFormat, failure::Failure};
 
 /// The name of the JSON format.
-const FORMAT: &str = "guild-audit-difference/1";
+const FORMAT: &str = "guild-audit-difference/2";
 
 /// The output of `--format json`.
 #[derive(Serialize)]
@@ -67,11 +67,10 @@ fn in_text(difference: &Difference, all: bool) -> String {
             out.text.push_str(&format!("  and {more} more of `{subject}`; --all shows them\n"));
         }
     }
-    for (title, findings) in [("New findings", &difference.new_findings), ("Gone findings", &difference.gone_findings)]
-    {
-        if !findings.is_empty() {
-            out.title(&format!("{title}: {}", counted(findings)));
-            text::findings(&mut out, findings);
+    for (title, facts) in [("New facts", &difference.new_facts), ("Gone facts", &difference.gone_facts)] {
+        if !facts.is_empty() {
+            out.title(&format!("{title}: {}", facts.len()));
+            facts.iter().for_each(|fact| out.fact(fact, usize::MAX));
         }
     }
     out.text

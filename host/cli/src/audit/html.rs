@@ -5,13 +5,13 @@
 use std::collections::BTreeSet;
 
 use guild_audit::{
-    Audit, Change, Difference, Finding, Severity,
+    Audit, Change, Difference, Fact,
     flows::Flow,
-    model::{Export, ExportState, Identity, Import, ImportState, RequestState},
+    model::{Export, ExportState, Identity, Import, ImportState, RequestState, Text},
 };
 use maud::{Markup, html};
 
-use super::{counted, rows};
+use super::{rows, text::counted};
 use crate::output::{count, harmless, html::page, one_line};
 
 /// The maximum length of a text from the component.
@@ -29,8 +29,7 @@ section.medium { border-left-color: var(--medium); } .medium > .tag, td.medium {
 section.low { border-left-color: var(--low); } .low > .tag, td.low { color: var(--low); }
 section.info { border-left-color: var(--info); } .info > .tag, td.info { color: var(--info); }
 section.good { border-left-color: var(--good); } .good > .tag, td.good { color: var(--good); }
-section.critical { border-left-color: var(--high); } .critical > .tag { color: var(--high); text-transform: uppercase; }
-.lead { font-size: 1.1rem; } ul.boxes { list-style: none; padding: 0; }
+.refused { color: var(--high); font-weight: 600; }
 svg { width: 100%; font: 13px system-ui, sans-serif; } svg text { fill: var(--text); }
 svg line { stroke: var(--line); stroke-width: 1.5; } svg line.low { stroke: var(--low); }
 svg line.medium { stroke: var(--medium); stroke-width: 2; } svg line.high { stroke: var(--high); stroke-width: 3; }
@@ -46,15 +45,22 @@ pub(super) fn audit(audit: &Audit) -> String {
     let identity = &audit.identity;
     let title = identity.member.as_ref().unwrap_or(&identity.file);
     let body = html! {
-        @if let Some(reach) = &audit.reach { p.lead { "It " (safe(reach)) "." } }
-        p { "Findings: " strong { (counted(&audit.findings)) } }
-        (findings(&audit.findings))
-        @if !audit.flows.is_empty() { h2 { "Data flows" } (picture(&audit.flows)) }
-        (questions(audit))
-        @if !audit.texts.is_empty() { h2 { "Texts that models or people read" } }
-        @for text in &audit.texts {
-            section.item { p.mono.quiet { (safe(&text.place)) } pre { (harmless(&text.text)) } }
+        @if let Some(since) = &audit.since {
+            h2 { "Changed since " (safe(&since.version)) }
+            (changes(since.changes.iter()))
         }
+        @if !audit.reach.is_empty() { table { @for row in &audit.reach { tr {
+            th { (row.label) } td { @for item in &row.items { div { (safe(item)) } } }
+        } } } }
+        p { "Facts: " strong { (counted(&audit.facts)) } }
+        (facts(&audit.facts))
+        @if !audit.flows.is_empty() { h2 { "Data flows" } (picture(&audit.flows)) }
+        @if let Some(table) = rows::narrowed(audit) { h2 { "Narrower, for guild.toml" } pre { (table) } }
+        @if !audit.texts.is_empty() { h2 { "Texts" } }
+        @for text in &audit.texts { (laid_out(text)) }
+        @if !audit.folded.is_empty() { h2 { "Texts that are not shown" } table { @for folded in &audit.folded { tr {
+            td { (safe(&folded.what)) } td.number { (count(folded.count)) } td.number { (count(folded.bytes)) " bytes" }
+        } } } }
         (evidence(audit))
         h2 { "Identity" }
         (table(&rows::identity(audit)))
@@ -95,65 +101,67 @@ pub(super) fn audit(audit: &Audit) -> String {
     page(&format!("Audit of {title}"), STYLE, &body)
 }
 
-/// Sources on the left, sinks on the right, and a line for each flow, coloured by severity.
+/// Sources on the left, sinks on the right, and a line for each way: thick for what can reach anybody.
 fn picture(flows: &[Flow]) -> Markup {
     const ROW: usize = 34;
-    let sources: BTreeSet<_> = flows.iter().map(|flow| &flow.source).collect();
-    let sinks: BTreeSet<_> = flows.iter().map(|flow| &flow.sink).collect();
-    let height = ROW * sources.len().max(sinks.len()) + 10;
+    let sources: BTreeSet<_> = flows.iter().flat_map(|flow| &flow.from).collect();
+    let height = ROW * sources.len().max(flows.len()) + 10;
     let left = |source| 20 + ROW * sources.iter().position(|other| *other == source).unwrap_or_default();
-    let right = |sink| 20 + ROW * sinks.iter().position(|other| *other == sink).unwrap_or_default();
+    let class = |flow: &Flow| match (flow.leaves, &flow.relay) {
+        (true, Some(_)) => "high",
+        (true, None) => "medium",
+        (false, _) => "",
+    };
     html! {
         svg viewBox=(format!("0 0 900 {height}")) role="img" aria-label="data flows" {
-            // The most severe flow is drawn last, above the others.
-            @for flow in flows.iter().rev() {
-                line class=(flow.severity.map_or("", Severity::as_str))
-                    x1="330" y1=(left(&flow.source)) x2="570" y2=(right(&flow.sink)) {
-                    title { (safe(&flow.source.to_string())) " " (safe(flow.why.as_deref().unwrap_or("can go there, as with every member of its kind"))) }
+            // What leaves the machine is drawn last, above the others.
+            @for (row, flow) in flows.iter().enumerate().rev() { @for source in &flow.from {
+                line class=(class(flow)) x1="330" y1=(left(source)) x2="570" y2=(20 + ROW * row) {
+                    title { (safe(&source.to_string())) " to " (safe(&flow.place())) }
                 }
-            }
+            } }
             @for source in &sources {
                 text x="322" y=(left(source) + 5) text-anchor="end" { (one_line(&source.to_string(), 44)) }
             }
-            @for sink in &sinks { text x="578" y=(right(sink) + 5) { (one_line(&sink.to_string(), 44)) } }
+            @for (row, flow) in flows.iter().enumerate() {
+                text x="578" y=(25 + ROW * row) { (one_line(&flow.place(), 44)) title { (safe(&flow.place())) } }
+            }
         }
     }
 }
 
-/// Questions for a person, each with a box to tick; and a table for guild.toml with only the grants that the member
-/// uses.
-fn questions(audit: &Audit) -> Markup {
-    let open = audit.findings.iter().filter(|finding| finding.severity <= Severity::Medium);
-    let questions: Vec<_> = open.map(|finding| (safe(&finding.place), finding.rule.name())).collect();
+/// A text as it is to be read.
+fn laid_out(text: &Text) -> Markup {
     html! {
-        @if !questions.is_empty() {
-            h2 { "Questions" }
-            ul.boxes { @for (place, rule) in &questions { li { "☐ " (rule) ": does its purpose need " code { (place) } "?" } } }
+        section.item {
+            p.mono.quiet { (safe(&text.place)) ", " (count(text.bytes)) " bytes" }
+            @for hidden in &text.hidden { p.refused { (hidden.what) ": " (count(hidden.count)) } }
+            pre { (harmless(&text.text)) }
+            @if text.left > 0 { p.quiet { (count(text.left)) " more bytes; " code { "guild audit --texts=PLACE" } " shows them" } }
         }
-        @if let Some(table) = rows::narrowed(audit) { h2 { "Narrower, for guild.toml" } pre { (table) } }
     }
 }
 
-/// Hosts, packed data, and the other files in the directory.
+/// Hosts and unread bytes of data, and the other files in the directory.
 fn evidence(audit: &Audit) -> Markup {
     html! {
         @if !audit.hosts.is_empty() {
-            h2 { "Hosts in its texts and its data" }
+            h2 { "Hosts of addresses in its data" }
             table {
                 tr { th { "host" } th { "manifest" } th { "where" } th { "" } }
                 @for host in &audit.hosts { tr {
                     td.mono { (safe(&host.shown)) }
                     td class=(if host.asked { "good" } else { "medium" }) { (if host.asked { "asked for" } else { "not asked for" }) }
                     td { (safe(&host.place)) }
-                    td { (safe(host.open.as_deref().unwrap_or_default())) }
+                    td { (safe(host.relay.as_deref().unwrap_or_default())) }
                 } }
             }
         }
-        @if !audit.packed.is_empty() {
-            h2 { "Packed into its data or its texts" }
-            table { @for block in &audit.packed { tr {
-                td { (safe(&block.what)) } td.mono { (block.steps.join(", ")) } td.number { (count(block.bytes)) " bytes" }
-                td { (safe(&block.place)) } td.mono { (safe(&block.preview)) }
+        @if !audit.unread.is_empty() {
+            h2 { "Bytes that are no text: " (count(audit.unread_total)) " places" }
+            table { @for bytes in &audit.unread { tr {
+                td.number { (count(bytes.bytes)) } td class=(if bytes.accounted { "" } else { "medium" }) { (bytes.kind) }
+                td { (safe(&bytes.place)) } td.number { "entropy " (bytes.entropy) } td.mono { (bytes.begins) }
             } } }
         }
         @if !audit.files.is_empty() {
@@ -175,12 +183,10 @@ pub(super) fn difference(old: &Identity, new: &Identity, difference: &Difference
         @if difference.is_empty() { p { "Nothing changed." } }
         @if !difference.changes.is_empty() {
             h2 { "Changes" }
-            pre { @for line in difference.changes.iter().flat_map(Change::lines) {
-                span class=(if line.starts_with('-') { "gone" } else { "new" }) { (line) } "\n"
-            } }
+            (changes(difference.changes.iter()))
         }
-        @if !difference.new_findings.is_empty() { h2 { "New findings" } (findings(&difference.new_findings)) }
-        @if !difference.gone_findings.is_empty() { h2 { "Gone findings" } (findings(&difference.gone_findings)) }
+        @if !difference.new_facts.is_empty() { h2 { "New facts" } (facts(&difference.new_facts)) }
+        @if !difference.gone_facts.is_empty() { h2 { "Gone facts" } (facts(&difference.gone_facts)) }
     };
     page(&format!("Changes in {}", new.member.as_ref().unwrap_or(&new.file)), STYLE, &body)
 }
@@ -194,15 +200,22 @@ fn table(rows: &[(&str, String)]) -> Markup {
     html! { table { @for (label, value) in rows { tr { th { (label) } td.mono { (safe(value)) } } } } }
 }
 
-fn findings(findings: &[Finding]) -> Markup {
+fn changes<'a>(changes: impl Iterator<Item = &'a Change>) -> Markup {
     html! {
-        @if findings.is_empty() { p { "None." } }
-        @for finding in findings {
-            section class=(format!("item {}", finding.severity.as_str())) {
-                span.tag { (finding.severity.as_str()) } code { (finding.rule.id()) } " " (finding.rule.name())
-                p.mono.quiet { (safe(&finding.place)) }
-                p { (safe(&finding.text)) }
-                @if let Some(accepted) = &finding.accepted { p.quiet { "accepted: " (safe(accepted)) } }
+        pre { @for line in changes.flat_map(Change::lines) {
+            span class=(if line.starts_with('-') { "gone" } else { "new" }) { (line) } "\n"
+        } }
+    }
+}
+
+fn facts(facts: &[Fact]) -> Markup {
+    html! {
+        @if facts.is_empty() { p { "None." } }
+        @for fact in facts {
+            section class=(if fact.refused { "item high" } else { "item info" }) {
+                code { (fact.name.as_str()) } @if fact.refused { " " span.refused { "a host refuses it" } }
+                p.mono.quiet { (safe(&fact.place)) }
+                p { (safe(&fact.text)) }
             }
         }
     }
@@ -249,12 +262,12 @@ fn imported(import: &Import) -> Markup {
 
 fn exported(export: &Export) -> Markup {
     let class = match export.state {
-        ExportState::Known => Severity::Info,
-        ExportState::Extra => Severity::Low,
-        ExportState::Missing => Severity::High,
+        ExportState::Known => "info",
+        ExportState::Extra => "low",
+        ExportState::Missing => "high",
     };
     html! {
-        section class=(format!("item {}", class.as_str())) {
+        section class=(format!("item {class}")) {
             span.tag { (rows::export_state(export.state)) } code { (safe(&export.name)) }
             @if let Some(meaning) = &export.meaning { p { (safe(meaning)) } }
         }

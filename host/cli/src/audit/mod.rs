@@ -1,6 +1,6 @@
 //! `guild audit`: reports the abilities of a component without running it.
 //!
-//! The findings decide the exit code; all formats show the same [`Audit`].
+//! The facts that `--fail-on` names decide the exit code; all formats show the same [`Audit`].
 
 mod difference;
 mod html;
@@ -17,17 +17,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_audit::{Audit, Difference, Severity, model::FORMAT};
+use guild_audit::{Audit, Difference, Fact, Trusted, model::FORMAT};
 use guild_config::Config;
-use guild_roster::{audit::accepted, discovery::FoundMember};
-use jiff::Zoned;
+use guild_roster::discovery::FoundMember;
 use serde::Serialize;
 
 use crate::{
-    args::{Audit as Args, AuditFormat},
+    args::{Audit as Args, AuditFormat, FailOn},
     failure::{Failure, exit},
     local,
-    output::{escaped_json, print, tell},
+    output::{escaped_json, print},
 };
 use subject::Subject;
 
@@ -42,22 +41,30 @@ const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 /// `guild audit`.
 pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
     let config = local::config(&args.local.policy).map_err(unreadable)?;
-    let mut subject = Subject::find(&args.target, &args.local, &config)?;
+    let mut subject = Subject::find(&args.target, &args.local, &config, args.manages())?;
     if args.list_tools {
         subject = subject.with_tools(&config)?;
     }
-    let mut audit = subject.audit();
-    accept(&mut audit, args.accept.as_deref(), &config)?;
+    let whole = args.texts.as_deref().filter(|place| !place.is_empty());
     let format = if args.json { AuditFormat::Json } else { args.format };
-    let (shown, has) = match &args.against {
-        None => (shown(&audit, format, args.all)?, args.fail_on.is_some_and(|least| audit.has(least))),
+    let (audit, shown, facts) = match &args.against {
+        None => {
+            let audit = subject.audit(None, whole);
+            (audit.clone(), shown(&audit, format, args)?, audit.facts)
+        }
         Some(old) => {
             let old = old_audit(old, args, &subject, &config)?;
+            let audit = subject.audit(Some(&Trusted::of(&old)), whole);
             let difference = Difference::between(&old, &audit);
-            let has = args.fail_on.is_some_and(|least| difference.has(least));
-            (difference::shown(&old, &audit, &difference, format, args.all)?, has)
+            let shown = difference::shown(&old, &audit, &difference, format, args.all)?;
+            (audit, shown, difference.new_facts)
         }
     };
+    let names = |on: &FailOn, fact: &Fact| match on {
+        FailOn::Refused => fact.refused,
+        FailOn::Name(name) => fact.name == *name,
+    };
+    let has = facts.iter().any(|fact| args.fail_on.iter().any(|on| names(on, fact)));
     let code = match (audit.is_readable(), has) {
         (false, _) => Some(exit::CANNOT_READ),
         (true, true) => Some(exit::FINDINGS),
@@ -72,28 +79,31 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
 
 /// The first screen of `guild audit` for a member.
 pub(crate) fn first_screen(member: &str, local: &local::LocalArgs, config: &Config) -> Result<String, Failure> {
-    let mut audit = Subject::find(member, local, config)?.audit();
-    accept(&mut audit, None, config)?;
+    let mut audit = Subject::find(member, local, config, false)?.audit(None, None);
+    // `guild approve` shows the difference itself, below.
+    audit.since = None;
     Ok(text::summary(&audit))
 }
 
-/// The first screen of `guild audit` for a member that is not in its place yet. `members` are the directories of members
-/// that may offer it toolboxes.
+/// The first screen of `guild audit` for a member that is not in its place yet. `members` are the directories of its
+/// neighbours there, and `trusted` is the member that it replaces.
 pub(crate) fn first_screen_before(
     directory: &Path,
     found: FoundMember,
     members: &BTreeSet<PathBuf>,
+    trusted: Option<&Trusted>,
     config: &Config,
 ) -> Result<String, Failure> {
-    let mut audit = Subject::of_member(directory, found, members, config)?.audit();
-    accept(&mut audit, None, config)?;
-    Ok(text::summary(&audit))
+    Ok(text::summary(&Subject::of_member(directory, found, members, config)?.audit(trusted, None)))
 }
 
-fn shown(audit: &Audit, format: AuditFormat, all: bool) -> Result<String, Failure> {
+fn shown(audit: &Audit, format: AuditFormat, args: &Args) -> Result<String, Failure> {
     match format {
-        AuditFormat::Text if all => Ok(text::audit(audit)),
-        AuditFormat::Text => Ok(text::summary(audit)),
+        AuditFormat::Text => Ok(match &args.texts {
+            Some(place) => text::texts(audit, place),
+            None if args.all => text::audit(audit),
+            None => text::summary(audit),
+        }),
         AuditFormat::Json => json(audit),
         AuditFormat::Html => Ok(html::audit(audit)),
         AuditFormat::Sarif => json(&sarif::audit(audit)),
@@ -104,11 +114,11 @@ fn shown(audit: &Audit, format: AuditFormat, all: bool) -> Result<String, Failur
 /// that only the bytes differ.
 fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Result<Audit, Failure> {
     if !Path::new(old).is_file() {
-        return Ok(Subject::find(old, &args.local, config)?.audit());
+        return Ok(Subject::find(old, &args.local, config, args.manages())?.audit(None, None));
     }
     let bytes = read_file(old)?;
     if !bytes.trim_ascii_start().starts_with(b"{") {
-        return Ok(subject.with(old, bytes, config)?.audit());
+        return Ok(subject.with(old, bytes, config)?.audit(None, None));
     }
     let cannot = |why: String| fail(format!("{old}: {why}"));
     if bytes.len() > MAX_SAVED_BYTES {
@@ -128,13 +138,6 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
 fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|e| fail(format!("cannot write JSON: {e}")))?;
     Ok(escaped_json(&text).into_owned() + "\n")
-}
-
-/// Marks the findings that are accepted.
-fn accept(audit: &mut Audit, named: Option<&Path>, config: &Config) -> Result<(), Failure> {
-    let expired = accepted::mark(audit, named, config, Zoned::now().date()).map_err(fail)?;
-    expired.iter().for_each(|notice| tell(format_args!("{notice}")));
-    Ok(())
 }
 
 /// The failure to find or read the subject of an audit.
@@ -169,16 +172,4 @@ fn cannot_read(path: &str, why: &str) -> Failure {
 /// The failure without an audit.
 fn fail(why: String) -> Failure {
     Failure { code: exit::CANNOT_READ, message: Some(why) }
-}
-
-/// The number of findings of each severity.
-fn counted(findings: &[guild_audit::Finding]) -> String {
-    let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let counts: Vec<_> = Severity::ALL
-        .iter()
-        .copied()
-        .filter(|severity| of(*severity) > 0)
-        .map(|severity| format!("{} {}", of(severity), severity.as_str()))
-        .collect();
-    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }

@@ -1,6 +1,6 @@
 //! Rows of an audit, shared by its text and its HTML.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use guild_audit::{
     Audit,
@@ -83,12 +83,65 @@ pub(super) fn other_kind(kind: OtherKind) -> &'static str {
 
 /// The identity and the capabilities of the subject in a few lines, each with a label.
 pub(super) fn heading(audit: &Audit) -> Vec<(&'static str, String)> {
-    let rows = identity(audit).into_iter();
-    let of_bytes = ["file", "kind", "member", "sha256", "signature"];
-    let (reach, about) = (audit.reach.clone().map(|reach| ("reach", format!("it {reach}"))), "file");
-    rows.filter(|(label, _)| of_bytes.contains(label) && (*label != about || audit.identity.member.is_none()))
-        .chain(reach)
-        .collect()
+    // A member is named first.
+    let mut rows: Vec<_> = identity(audit)
+        .into_iter()
+        .filter(|(label, _)| matches!(*label, "member" | "file" | "sha256" | "signature"))
+        .collect();
+    rows.sort_by_key(|(label, _)| *label != "member");
+    if !audit.is_readable() {
+        rows.push(("kind", kind(audit.identity.kind).to_owned()));
+        return rows;
+    }
+    // Interfaces of one package and state are one item.
+    let mut imports: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for import in &audit.imports {
+        let (package, interface) = import.name.split_once('/').unwrap_or((&import.name, ""));
+        let interface = interface.split('@').next().unwrap_or_default();
+        imports.entry((import_state(import.state), package)).or_default().push(interface);
+    }
+    let all = imports.into_iter().map(|((state, package), interfaces)| {
+        let names =
+            if interfaces.len() > 4 { format!("{} interfaces", interfaces.len()) } else { interfaces.join(", ") };
+        format!("{package} {names} ({state})")
+    });
+    let all: Vec<_> = all.collect();
+    rows.push(("imports", if all.is_empty() { "nothing".to_owned() } else { all.join("; ") }));
+    let exports = audit.exports.iter().map(|export| match export.state {
+        ExportState::Known => export.name.clone(),
+        state => format!("{} ({})", export.name, export_state(state)),
+    });
+    rows.push(("exports", exports.collect::<Vec<_>>().join(", ")));
+    for state in ["granted", "narrowed", "unused", "denied"] {
+        let of_state: Vec<_> = audit.requested.iter().filter(|request| request_state(request) == state).collect();
+        let names = of_state.iter().map(|request| request.grant.as_str()).collect::<Vec<_>>().join(", ");
+        if !names.is_empty() {
+            rows.push((state, names));
+        }
+    }
+    if let Some(sessions) = &audit.sessions {
+        let tools = sessions.tools.iter().map(|tool| match tool.granted {
+            true => tool.name.clone(),
+            false => format!("{} (denied)", tool.name),
+        });
+        let tools: Vec<_> = tools.chain(sessions.toolboxes.iter().map(|key| format!("tools of {key}"))).collect();
+        let tools = if tools.is_empty() { "no tools of others".to_owned() } else { tools.join(", ") };
+        let bounds = format!(
+            "at most {} turns, {} USD, {} s a job",
+            count(sessions.max_turns.into()),
+            sessions.max_budget_usd,
+            count(sessions.deadline_seconds.into())
+        );
+        rows.push(("sessions", format!("{tools}; {bounds}")));
+    }
+    let differ = audit.limits.iter().filter(|limit| limit.value != limit.default);
+    let differ: Vec<_> = differ
+        .map(|limit| format!("{} {} (default {})", limit.name, number(&limit.value), number(&limit.default)))
+        .collect();
+    if !differ.is_empty() {
+        rows.push(("limits", differ.join(", ")));
+    }
+    rows
 }
 
 /// The identity of the subject in lines with labels.
@@ -225,11 +278,10 @@ pub(super) fn narrowed(audit: &Audit) -> Option<String> {
     let whole = ["files", "web"];
     let mut allow: BTreeSet<String> =
         used.map(|request| request.grant.clone()).filter(|grant| !whole.contains(&grant.as_str())).collect();
-    for flow in &audit.flows {
-        if let Source::Root(root) = &flow.source {
-            allow.insert(format!("files:{root}"));
-        }
-        if let Sink::Host(host) = &flow.sink
+    for flow in audit.flows.iter().filter(|flow| flow.by.is_empty()) {
+        let roots = flow.from.iter().filter_map(|from| if let Source::Root(root) = from { Some(root) } else { None });
+        allow.extend(roots.map(|root| format!("files:{root}")));
+        if let Sink::Host(host) = &flow.to
             && !host.contains('*')
         {
             allow.insert(format!("web:{host}"));

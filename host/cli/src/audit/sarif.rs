@@ -1,28 +1,27 @@
-//! Renders an audit as SARIF 2.1.0, for tools that collect findings.
+//! Renders an audit as SARIF 2.1.0, for tools that collect results.
 
-use guild_audit::{Audit, Difference, Finding, Rule, Severity};
+use guild_audit::{Audit, Difference, Fact, FactName};
 use serde_json::{Value, json};
 
 /// The whole audit.
 pub(super) fn audit(audit: &Audit) -> Value {
-    log(audit, audit.findings.iter().map(|finding| result(audit, finding, None)).collect())
+    log(audit, audit.facts.iter().map(|fact| result(audit, fact, None)).collect())
 }
 
-/// The difference of two audits: new findings, and those that disappeared.
+/// The difference of two audits: new facts, and those that disappeared.
 pub(super) fn difference(audit: &Audit, difference: &Difference) -> Value {
-    let new = difference.new_findings.iter().map(|finding| result(audit, finding, Some("new")));
-    let gone = difference.gone_findings.iter().map(|finding| result(audit, finding, Some("absent")));
+    let new = difference.new_facts.iter().map(|fact| result(audit, fact, Some("new")));
+    let gone = difference.gone_facts.iter().map(|fact| result(audit, fact, Some("absent")));
     log(audit, new.chain(gone).collect())
 }
 
 fn log(audit: &Audit, results: Vec<Value>) -> Value {
-    let rules: Vec<_> = Rule::ALL
+    let rules: Vec<_> = FactName::ALL
         .iter()
-        .map(|rule| {
+        .map(|name| {
             json!({
-                "id": rule.id(), "name": rule.name(), "shortDescription": {"text": rule.what()},
-                "defaultConfiguration": {"level": level(rule.severity())},
-                "properties": {"severity": rule.severity()},
+                "id": name.as_str(), "shortDescription": {"text": name.what()},
+                "defaultConfiguration": {"level": level(name.is_refused())},
             })
         })
         .collect();
@@ -41,35 +40,28 @@ fn log(audit: &Audit, results: Vec<Value>) -> Value {
     })
 }
 
-fn result(audit: &Audit, finding: &Finding, baseline: Option<&str>) -> Value {
+fn result(audit: &Audit, fact: &Fact, baseline: Option<&str>) -> Value {
     let mut result = json!({
-        "ruleId": finding.rule.id(),
-        "ruleIndex": Rule::ALL.iter().position(|rule| *rule == finding.rule),
-        "level": level(finding.severity),
-        "message": {"text": finding.text},
+        "ruleId": fact.name.as_str(),
+        "ruleIndex": FactName::ALL.iter().position(|name| *name == fact.name),
+        "level": level(fact.refused),
+        "message": {"text": fact.text},
         "locations": [{
             "physicalLocation": {"artifactLocation": {"uri": uri(&audit.identity.file), "index": 0}},
-            "logicalLocations": [{"fullyQualifiedName": finding.place}],
+            "logicalLocations": [{"fullyQualifiedName": fact.place}],
         }],
-        "partialFingerprints": {"ruleAndPlace/v1": format!("{}:{}", finding.rule.id(), finding.place)},
-        "properties": {"severity": finding.severity},
+        "partialFingerprints": {"nameAndPlace/v1": format!("{}:{}", fact.name.as_str(), fact.place)},
+        "properties": {"refused": fact.refused},
     });
-    if let (Some(accepted), Some(result)) = (&finding.accepted, result.as_object_mut()) {
-        let suppression = json!([{"kind": "external", "status": "accepted", "justification": accepted}]);
-        result.insert("suppressions".to_owned(), suppression);
-    }
     if let (Some(baseline), Some(result)) = (baseline, result.as_object_mut()) {
         result.insert("baselineState".to_owned(), baseline.into());
     }
     result
 }
 
-fn level(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Critical | Severity::High => "error",
-        Severity::Medium => "warning",
-        Severity::Low | Severity::Info => "note",
-    }
+/// What a host refuses is an error; other facts are for a reader to weigh.
+fn level(refused: bool) -> &'static str {
+    if refused { "error" } else { "note" }
 }
 
 /// A file's path as a URI reference, with other characters escaped.

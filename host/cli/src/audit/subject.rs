@@ -7,7 +7,10 @@ use std::{
 };
 
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
-use guild_audit::{Audit, model::Signature};
+use guild_audit::{
+    Audit, Trusted,
+    model::{Signature, Since},
+};
 use guild_config::Config;
 use guild_contract::{Limits, MemberKey};
 use guild_fs::durable::open_directory;
@@ -34,11 +37,15 @@ pub(crate) struct Subject {
     /// The member that the component belongs to.
     member: Option<Rc<Installed>>,
     signature: Option<Signature>,
+    /// The version of the member that guild.lock has.
+    trusted: Option<Trusted>,
+    /// What differs from that version.
+    since: Option<Since>,
 }
 
 impl Subject {
-    /// Finds a subject by its name: an existing file, or else a member.
-    pub(crate) fn find(target: &str, local: &LocalArgs, config: &Config) -> Result<Self, Failure> {
+    /// Finds a subject by its name: an existing file, or else a member, which is the manager's if `manages`.
+    pub(crate) fn find(target: &str, local: &LocalArgs, config: &Config, manages: bool) -> Result<Self, Failure> {
         if Path::new(target).is_file() {
             let bytes = read_file(target)?;
             let signature = signature(Path::new(target), &bytes, config, None)?;
@@ -48,6 +55,8 @@ impl Subject {
                 limits: config.limits.clone(),
                 member: None,
                 signature: Some(signature),
+                trusted: None,
+                since: None,
             });
         }
         let directory = local::member_directory(target, local, config).map_err(unreadable)?;
@@ -55,7 +64,13 @@ impl Subject {
         let installed = local::members_directory(local.members.as_deref(), config).ok();
         let beside = directory.canonicalize().ok().and_then(|directory| directory.parent().map(Path::to_owned));
         let installed = installed.and_then(|members| members.canonicalize().ok());
-        Self::of_member(&directory, found, &beside.into_iter().chain(installed).collect(), config)
+        let members = beside.into_iter().chain(installed).collect();
+        if !manages {
+            return Self::of_member(&directory, found, &members, config);
+        }
+        let mut config = config.clone();
+        config.policy.manager = Some(found.key.clone());
+        Self::of_member(&directory, found, &members, &config)
     }
 
     /// A member that was found in a directory. `members` are the directories of members that may offer it toolboxes.
@@ -80,9 +95,13 @@ impl Subject {
         let file = spec.file.clone();
         let approval = Approval::new(config);
         let granted = Granted::of(&found, spec, config, &approval).map_err(fail)?;
+        // What guild.lock has cannot be compared with files that a host would refuse; the audit says why.
+        let standing = approval.look(&found.key, &found.dir, spec, granted.limits.limits.component_bytes).ok();
+        let standing = standing.as_ref().map(|(_, standing)| standing);
+        let (trusted, since) = (standing.and_then(audit::trusted), standing.and_then(audit::since));
         let member = Installed::read(found, granted, &approval, config, members).map_err(fail)?;
         let limits = member.limits().clone();
-        Ok(Self { file, bytes, limits, member: Some(Rc::new(member)), signature: Some(signature) })
+        Ok(Self { file, bytes, limits, member: Some(Rc::new(member)), signature: Some(signature), trusted, since })
     }
 
     /// Adds the tools of the subject's component, which is compiled for this, and asked in the sandbox.
@@ -104,16 +123,22 @@ impl Subject {
         let key = self.member.as_ref().map(|member| &member.found().key);
         let signature = signature(Path::new(file), &bytes, config, key)?;
         let (limits, member) = (self.limits.clone(), self.member.clone());
-        Ok(Self { file: file.to_owned(), bytes, limits, member, signature: Some(signature) })
+        let (trusted, since) = (None, None);
+        Ok(Self { file: file.to_owned(), bytes, limits, member, signature: Some(signature), trusted, since })
     }
 
-    /// The audit of the subject.
-    pub(crate) fn audit(&self) -> Audit {
+    /// The audit of the subject, compared with `against` or else with the version that guild.lock has. Texts at places
+    /// that begin with `whole` are laid out whole.
+    pub(crate) fn audit(&self, against: Option<&Trusted>, whole: Option<&str>) -> Audit {
         let (file, bytes, signature) = (&*self.file, &*self.bytes, self.signature.as_ref());
-        match &self.member {
-            Some(member) => member.audit(file, bytes, signature),
-            None => Audit::of(&guild_audit::Subject { file, bytes, member: None, limits: &self.limits, signature }),
-        }
+        let trusted = against.or(self.trusted.as_ref());
+        let Some(member) = &self.member else {
+            let limits = &self.limits;
+            return Audit::of(&guild_audit::Subject { file, bytes, member: None, limits, signature, trusted, whole });
+        };
+        let mut audit = member.audit(file, bytes, signature, trusted, whole);
+        audit.since.clone_from(&self.since);
+        audit
     }
 }
 

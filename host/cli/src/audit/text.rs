@@ -2,66 +2,122 @@
 
 use std::fmt::{Display, Write as _};
 
-use guild_audit::{Audit, Finding, Severity, model::ImportState};
+use guild_audit::{
+    Audit, Change, Fact,
+    model::{ImportState, Text, TextKind, UnreadBytes},
+};
 
-use super::{counted, rows};
-use crate::output::{BAD, LABEL, STRONG, count, one_line};
+use super::rows;
+use crate::output::{BAD, LABEL, STRONG, count, harmless, one_line};
 
 /// The maximum length of lines, for terminals of ordinary width.
 const LINE_CHARS: usize = 100;
 /// The maximum length of a text from the component.
 const MAX_TEXT_CHARS: usize = 300;
+/// The maximum length of a row or a fact on the first screen.
+const SCREEN_CHARS: usize = 270;
+/// How many changes since the trusted version the first screen shows.
+const CHANGES: usize = 12;
+/// How many facts the first screen shows.
+const FACTS: usize = 14;
 
-/// The first screen: identity, capabilities and findings.
+/// The first screen: what it is, what it can reach, and the facts.
 pub(super) fn summary(audit: &Audit) -> String {
     let mut out = Page::default();
-    for (label, value) in rows::heading(audit) {
-        out.row(label, &value);
+    if let Some(since) = &audit.since {
+        let lines: Vec<_> = since.changes.iter().flat_map(Change::lines).collect();
+        out.title(&format!("Changed since {}", since.version));
+        lines.iter().take(CHANGES).for_each(|line| out.line(one_line(line, MAX_TEXT_CHARS)));
+        if lines.len() > CHANGES {
+            out.line(format_args!("and {} more; --all shows them", lines.len() - CHANGES));
+        }
+        out.text.push('\n');
     }
-    out.title(&format!("Findings: {}", counted(&audit.findings)));
-    let shown: Vec<_> = audit.findings.iter().filter(|finding| finding.severity < Severity::Info).cloned().collect();
-    findings(&mut out, &shown);
+    for (label, value) in rows::heading(audit) {
+        out.row(label, &one_line(&value, SCREEN_CHARS));
+    }
+    for row in &audit.reach {
+        out.row(&row.label, &one_line(&row.items.join("; "), 2 * SCREEN_CHARS));
+    }
+    out.title(&format!("Facts: {}", counted(&audit.facts)));
+    for fact in audit.facts.iter().take(FACTS) {
+        out.fact(fact, SCREEN_CHARS);
+    }
+    if audit.facts.len() > FACTS {
+        out.line(format_args!("and {} more; --all shows them", audit.facts.len() - FACTS));
+    }
     if audit.is_readable() {
-        let texts = match audit.texts.len() {
-            0 => "No text".to_owned(),
-            1 => "One text".to_owned(),
-            texts => format!("{texts} texts"),
-        };
-        let _ = writeln!(
-            out.text,
-            "\n{texts} for models or people, {} imports, and findings for information: --all shows them.",
-            count(audit.imports_total)
-        );
+        out.text.push('\n');
+        out.wrapped(0, &format!("{}. --texts lays them out for reading, --all shows the rest.", read(audit)));
         let offers_tools = audit.exports.iter().any(|export| export.name.contains("/toolbox@"));
-        if offers_tools && !audit.texts.iter().any(|text| text.place.starts_with("tool ")) {
-            out.text.push_str(
-                "The texts of its tools were read from its data; --list-tools asks the component for them.\n",
-            );
+        if offers_tools && !audit.texts.iter().any(|text| text.kind == TextKind::Tool) {
+            out.text.push_str("--list-tools asks the component for the texts of its tools.\n");
         }
     }
     out.text
 }
 
-/// The whole audit.
+/// The number of facts, and of those for which a host refuses the member.
+pub(super) fn counted(facts: &[Fact]) -> String {
+    let refused = facts.iter().filter(|fact| fact.refused).count();
+    match (facts.len(), refused) {
+        (0, _) => "none".to_owned(),
+        (all, 0) => format!("{all}; a host would load it"),
+        (all, _) => format!("{all}; a host refuses it for {refused} of them"),
+    }
+}
+
+/// What there is to be read, in a sentence.
+fn read(audit: &Audit) -> String {
+    let (data, declared): (Vec<_>, Vec<_>) = audit.texts.iter().partition(|text| text.kind == TextKind::Data);
+    let bytes = |texts: &[&Text]| count(texts.iter().map(|text| text.bytes).sum());
+    format!(
+        "Texts: {} declared ({} bytes), {} in its data ({} bytes); places of bytes that are no text: {}",
+        declared.len(),
+        bytes(&declared),
+        data.len(),
+        bytes(&data),
+        count(audit.unread_total)
+    )
+}
+
+/// The whole audit, without the texts.
 pub(super) fn audit(audit: &Audit) -> String {
     let mut out = Page::default();
+    if let Some(since) = &audit.since {
+        out.title(&format!("Changed since {}", since.version));
+        since.changes.iter().flat_map(Change::lines).for_each(|line| out.line(line));
+        out.text.push('\n');
+    }
     for (label, value) in rows::identity(audit) {
         out.row(label, &value);
     }
-    out.title(&format!("Findings: {}", counted(&audit.findings)));
-    findings(&mut out, &audit.findings);
+    out.title(&format!("Facts: {}", counted(&audit.facts)));
+    audit.facts.iter().for_each(|fact| out.fact(fact, 4 * MAX_TEXT_CHARS));
     if !audit.is_readable() {
         return out.text;
+    }
+    if !audit.flows.is_empty() {
+        out.title("Flows");
+        for flow in &audit.flows {
+            let from: Vec<_> = flow.from.iter().map(ToString::to_string).collect();
+            out.item(
+                if flow.leaves { "leaves" } else { "stays" },
+                &format!("to {}", flow.place()),
+                flow.relay.is_some(),
+            );
+            out.wrapped(14, &format!("from {}", from.join(", ")));
+        }
     }
     evidence(&mut out, audit);
     if !audit.requested.is_empty() {
         out.title("Requested in the manifest");
         for request in &audit.requested {
-            out.item(
-                rows::request_state(request),
-                &format!("{}, used by {}", request.grant, rows::users(request)),
-                false,
-            );
+            let users = format!("{}, used by {}", request.grant, rows::users(request));
+            out.item(rows::request_state(request), &users, false);
+            if let Some(why) = &request.why {
+                out.wrapped(14, why);
+            }
         }
     }
     out.title(&format!("Imports: {}", count(audit.imports_total)));
@@ -104,55 +160,65 @@ pub(super) fn audit(audit: &Audit) -> String {
     out.text
 }
 
-/// Flows, texts for models, and the contents of data and directory.
-fn evidence(out: &mut Page, audit: &Audit) {
-    if !audit.flows.is_empty() {
-        out.title("Flows");
-        for flow in &audit.flows {
-            let severity = flow.severity.map_or("", Severity::as_str);
-            out.item(
-                severity,
-                &format!("{} {}", flow.source, flow.sink),
-                flow.severity.is_some_and(|s| s <= Severity::High),
-            );
+/// All texts, for reading, and what of its data is no text.
+pub(super) fn texts(audit: &Audit, whole: &str) -> String {
+    let mut out = Page::default();
+    for text in audit.texts.iter().filter(|text| Text::is_at(&text.place, whole)) {
+        out.title(&format!("{}: {} bytes", text.place, count(text.bytes)));
+        for hidden in &text.hidden {
+            let _ = writeln!(out.text, "{BAD}[{}: {}]{BAD:#}", hidden.what, count(hidden.count));
+        }
+        for line in text.text.split('\n') {
+            // No line is the component's alone.
+            let _ = writeln!(out.text, "{LABEL}|{LABEL:#} {}", harmless(line));
+        }
+        if text.left > 0 {
+            let place = one_line(&text.place, 80);
+            let _ =
+                writeln!(out.text, "{STRONG}[{} more bytes: --texts='{place}' shows them]{STRONG:#}", count(text.left));
         }
     }
+    if whole.is_empty() {
+        if !audit.folded.is_empty() {
+            out.title("Not shown; --texts=data shows all of it");
+            for folded in &audit.folded {
+                let what = one_line(&folded.what, MAX_TEXT_CHARS);
+                out.line(format_args!("{what}: {} ({} bytes)", count(folded.count), count(folded.bytes)));
+            }
+        }
+        unread(&mut out, audit);
+    }
+    if out.text.is_empty() {
+        out.text.push_str("no text stands at such a place\n");
+    }
+    out.text
+}
+
+fn unread(out: &mut Page, audit: &Audit) {
+    if !audit.unread.is_empty() {
+        out.title(&format!("Bytes that are no text: {} places", count(audit.unread_total)));
+        for UnreadBytes { place, bytes, kind, entropy, begins, accounted } in &audit.unread {
+            let line = format!("{kind} at {place}, entropy {entropy:.2}, begins {begins}");
+            out.item(&count(*bytes), &line, !accounted);
+        }
+    }
+}
+
+/// The hosts in data, and the other files of the directory.
+fn evidence(out: &mut Page, audit: &Audit) {
     if !audit.hosts.is_empty() {
-        out.title("Hosts in its texts and its data");
+        out.title("Hosts of addresses in its data");
         for host in &audit.hosts {
             let asked = if host.asked { "asked for" } else { "not asked" };
-            let open = host.open.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-            out.item(asked, &format!("{}{open}, in {}", host.shown, host.place), !host.asked && host.open.is_some());
+            let relay = host.relay.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            out.item(asked, &format!("{}{relay}, in {}", host.shown, host.place), !host.asked && host.relay.is_some());
         }
     }
-    if !audit.packed.is_empty() {
-        out.title("Packed into its data or its texts");
-        for block in &audit.packed {
-            let steps = if block.steps.is_empty() { "as it is".to_owned() } else { block.steps.join(", ") };
-            out.item(&steps, &format!("{}, {} bytes, {}", block.what, count(block.bytes), block.place), false);
-            out.wrapped(14, &block.preview);
-        }
-    }
+    unread(out, audit);
     if !audit.files.is_empty() {
         out.title("Other files in its directory");
         for file in &audit.files {
             out.item(rows::other_kind(file.kind), &format!("{}, {} bytes", file.path, count(file.bytes)), false);
-        }
-    }
-    for text in &audit.texts {
-        out.title(&format!("Text: {}", text.place));
-        text.text.lines().for_each(|line| out.wrapped(2, line));
-    }
-}
-
-/// Findings, each with a remedy.
-pub(super) fn findings(out: &mut Page, findings: &[Finding]) {
-    for finding in findings {
-        let head = format!("{} {}  {}", finding.rule.id(), finding.rule.name(), finding.place);
-        out.item(finding.severity.as_str(), &head, finding.severity <= Severity::High);
-        out.wrapped(14, &finding.text);
-        if let Some(accepted) = &finding.accepted {
-            out.wrapped(14, &format!("accepted: {accepted}"));
         }
     }
 }
@@ -193,23 +259,32 @@ impl Page {
 
     pub(super) fn row(&mut self, label: &str, value: &str) {
         let _ = write!(self.text, "{LABEL}{label:<13}{LABEL:#} ");
-        self.flow(14, 14, value);
+        self.words(14, 14, value);
     }
 
     /// Writes a state and its subject.
     pub(super) fn item(&mut self, state: &str, what: &str, is_bad: bool) {
         let style = if is_bad { BAD } else { LABEL };
         let _ = write!(self.text, "  {style}{state:<11}{style:#} ");
-        self.flow(14, 14, what);
+        self.words(14, 14, what);
+    }
+
+    /// Writes a fact: its name, its place, and what it is.
+    pub(super) fn fact(&mut self, fact: &Fact, chars: usize) {
+        let refused = if fact.refused { ", refused" } else { "" };
+        let name = format!("{}{refused}", fact.name.as_str());
+        let style = if fact.refused { BAD } else { STRONG };
+        let _ = writeln!(self.text, "  {style}{name}{style:#}  {}", one_line(&fact.place, MAX_TEXT_CHARS));
+        self.wrapped(6, &one_line(&fact.text, chars));
     }
 
     /// Wraps a text over several lines.
     pub(super) fn wrapped(&mut self, indent: usize, text: &str) {
-        self.flow(0, indent, text);
+        self.words(0, indent, text);
     }
 
     /// Writes words from column `at`, with further lines indented by `indent`.
-    fn flow(&mut self, at: usize, indent: usize, text: &str) {
+    fn words(&mut self, at: usize, indent: usize, text: &str) {
         let mut column = at;
         for word in one_line(text, 4 * MAX_TEXT_CHARS).split(' ') {
             let width = word.chars().count();

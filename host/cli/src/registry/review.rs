@@ -52,7 +52,8 @@ impl Review<'_> {
         let directory = directory.ok_or_else(|| Failure::error("the path of the directory of members is not UTF-8"))?;
         let (_, standing) = approval.look_for(&found.key, &found.dir, spec, max, directory)?;
         let members = BTreeSet::from([self.members.to_owned(), PathBuf::from(self.unpacked.members())]);
-        let screen = first_screen_before(&staged, find()?, &members, config)?;
+        let screen =
+            first_screen_before(&staged, find()?, &members, guild_roster::audit::trusted(&standing).as_ref(), config)?;
         print(|out| {
             writeln!(out, "{screen}")?;
             for (label, value) in [("artifact", &self.source.reference), ("digest", &self.source.digest)] {

@@ -14,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, WrittenScripted, spend::WrittenSpend},
+    audit::WrittenAudit,
     auth::{WrittenAuth, WrittenTls},
     config::written::{Written, WrittenRoot},
     hall::{WrittenHall, WrittenProject},
@@ -45,8 +46,9 @@ fn limits(which: fn(&Limit) -> bool) -> Vec<&'static str> {
 }
 
 /// Tables that may occur once. An inner table follows its outer one.
-const TABLES: [Keys; 11] = [
+const TABLES: [Keys; 12] = [
     Keys { table: "[hall]", known: fields::<WrittenHall> },
+    Keys { table: "[audit]", known: fields::<WrittenAudit> },
     Keys { table: "[spend]", known: fields::<WrittenSpend> },
     Keys { table: "[retention]", known: fields::<WrittenRetention> },
     Keys { table: "[tls]", known: fields::<WrittenTls> },
@@ -213,6 +215,8 @@ mod tests {
             delegation_commissions = 10
             delegation_budget_usd = 5.0
             tidy_branches_after_days = 30
+            [audit]
+            relays = ["wiki.example.org"]
             [spend]
             host_usd_per_day = 20.0
             token_usd_per_day = 5.0

@@ -77,6 +77,8 @@ pub struct Config {
     /// `tidy_branches_after_days` of `[hall]`: the time after which branches of ended commissions and meetings are
     /// removed.
     pub tidy_after: Option<Duration>,
+    /// `[audit] relays`: patterns of hosts that pass on what they are sent, besides those that an audit knows.
+    pub relays: Vec<String>,
     /// `[spend]`: the caps on the dollars spent in a day.
     pub spend: Spend,
     /// `[retention]`: which ended jobs stay.
@@ -247,6 +249,7 @@ impl Config {
         let manager = written.hall.as_ref().map(WrittenHall::manager).transpose()?.flatten();
         config.tidy_after = written.hall.as_ref().and_then(WrittenHall::tidy_after);
         config.delegation = written.hall.as_ref().map(WrittenHall::delegation).transpose()?.unwrap_or_default();
+        config.relays = written.audit.unwrap_or_default().relays()?;
         config.spend = written.spend.unwrap_or_default().read()?;
         config.retention = written.retention.unwrap_or_default().read()?;
         config.projects = hall::projects(written.project, base)?;

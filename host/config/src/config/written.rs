@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, WrittenScripted, spend::WrittenSpend},
+    audit::WrittenAudit,
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
     retention::WrittenRetention,
@@ -42,6 +43,7 @@ pub(crate) struct Written {
     pub(crate) prices: Vec<WrittenPrice>,
     pub(crate) web: Option<Spanned<WrittenWeb>>,
     pub(crate) hall: Option<WrittenHall>,
+    pub(crate) audit: Option<WrittenAudit>,
     pub(crate) spend: Option<WrittenSpend>,
     pub(crate) retention: Option<WrittenRetention>,
     #[serde(default)]

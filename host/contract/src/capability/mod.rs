@@ -1,8 +1,8 @@
 //! Lists the capabilities that a member can be granted in one table, [`KINDS`].
 //!
-//! A row has a capability's name, the manifest's request for it, the capability that it is a part of, its users, and
-//! the finding of an audit. Manifests, `guild.toml`, approvals, audits and the reference use the rows; the code that
-//! enforces a capability calls [`Grants::holds`](crate::Grants::holds).
+//! A row has a capability's name, the manifest's request for it, the capability that it is a part of, and its users.
+//! Manifests, `guild.toml`, approvals, audits and the reference use the rows; the code that enforces a capability calls
+//! [`Grants::holds`](crate::Grants::holds).
 
 pub mod base_toolbox;
 pub mod denial;
@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 pub use policy::Delegation;
 
 use crate::{
-    manifest::{CheckoutScope, ComponentSpec, FILE_TOOLS, Interface, RequestedGrants, Scope, check_host},
+    manifest::{ComponentSpec, FILE_TOOLS, Interface, RequestedGrants, Scope, check_host},
     text::nearest::nearest,
 };
 
@@ -56,8 +56,6 @@ pub struct Kind {
     pub of_sessions: fn(&ComponentSpec) -> bool,
     /// Whether sessions of commissions and meetings have the capability without a request.
     pub unasked: Unasked,
-    /// The finding of an audit of a member that holds the capability.
-    pub finding: Option<Finding>,
 }
 
 /// Whether sessions of commissions and meetings have a capability that their manifest does not request.
@@ -69,15 +67,6 @@ pub enum Unasked {
     Base(&'static [&'static Kind]),
     /// The sessions have it if a rule names it and these other capabilities are allowed too.
     Named(&'static [&'static Kind]),
-}
-
-/// A finding of an audit.
-#[derive(Clone, Copy)]
-pub struct Finding {
-    /// The id of the audit rule.
-    pub rule: &'static str,
-    /// The text for a reviewer.
-    pub text: fn(&ComponentSpec) -> &'static str,
 }
 
 /// All kinds.
@@ -115,7 +104,6 @@ const PLAIN: Kind = Kind {
     of_jobs: true,
     of_sessions: |_| false,
     unasked: Unasked::No,
-    finding: None,
 };
 
 /// Writes lines into the job's log.
@@ -226,15 +214,6 @@ pub static MANAGER: Kind = Kind {
     is_asked: |asked, _| asked.hall.is_some_and(|hall| hall.manage),
     import: Some(Interface::Manager),
     of_sessions: has_jobs,
-    finding: Some(Finding {
-        rule: "GA067",
-        text: |_| {
-            "it is the manager of the hall: in a commission or a meeting it may commission other workers, which \
-            then act with all of their grants, may end their commissions, and, if the project has `push` and \
-            `pull_requests`, may create a pull request. Deny \"hall:manage\", or name another `manager` in [hall], if \
-            that is not wanted"
-        },
-    }),
     ..PLAIN
 };
 
@@ -260,10 +239,6 @@ pub static OWN_TOOLS: Kind = Kind {
     line: "\"agent\": {\"ownTools\": true}",
     is_asked: |asked, _| asked.agent.is_some_and(|agent| agent.own_tools),
     import: Some(Interface::Agent),
-    finding: Some(Finding {
-        rule: "GA040",
-        text: |_| "sessions that it starts may call its own tools; the component alone decides on their answers",
-    }),
     ..PLAIN
 };
 
@@ -287,15 +262,6 @@ pub static LORE_WRITE: Kind = Kind {
     is_asked: |asked, _| asked.lore.is_some_and(|lore| lore.write),
     of_sessions: has_jobs,
     unasked: Unasked::Base(&[]),
-    finding: Some(Finding {
-        rule: "GA065",
-        text: |_| {
-            "in a commission it may write and change the project's documents in `.lore`, except the records of \
-            commissions and meetings: other workers and people read the documents. It may add to \
-            `.lore/heartbeat.md`, which a tick hands to the manager as the user's standing orders. Deny \
-            \"lore:write\" if that is not wanted"
-        },
-    }),
     ..PLAIN
 };
 
@@ -308,20 +274,6 @@ pub static WORKTREE_WRITE: Kind = Kind {
     is_asked: |asked, _| asked.worktree.is_some_and(|worktree| worktree.write),
     of_sessions: has_jobs,
     unasked: Unasked::Base(&[]),
-    finding: Some(Finding {
-        rule: "GA065",
-        text: |spec| match spec.checkout_scope.unwrap_or_default() {
-            CheckoutScope::Full => {
-                "in a commission it may change all files of the project, except `.git`; the changes are merged into \
-                 `claude/main` when the commission completes. Deny \"worktree:write\" if that is not wanted"
-            }
-            CheckoutScope::Sparse => {
-                "in a commission it may change the files that are checked out for it, and create new ones, except in \
-                 `.git`; the changes are merged into `claude/main` when the commission completes. Deny \
-                 \"worktree:write\" if that is not wanted"
-            }
-        },
-    }),
     ..PLAIN
 };
 
@@ -334,13 +286,6 @@ pub static MEMORY_WRITE: Kind = Kind {
     line: "\"memory\": {\"write\": true}",
     is_asked: |asked, _| asked.memory.is_some_and(|memory| memory.write),
     import: Some(Interface::Memory),
-    finding: Some(Finding {
-        rule: "GA031",
-        text: |_| {
-            "it may write memories, which later jobs of the member are given: a text that one job read can \
-            steer the next. Deny \"memory:write\" if that is not wanted"
-        },
-    }),
     ..PLAIN
 };
 
@@ -354,13 +299,6 @@ pub static MEMORY_PROJECT: Kind = Kind {
     is_asked: |_, scopes| scopes.contains(&Scope::Project),
     of_sessions: has_jobs,
     unasked: Unasked::Base(&[]),
-    finding: Some(Finding {
-        rule: "GA066",
-        text: |_| {
-            "in a commission it is given the memories of the project and may store some, which other workers \
-            are given: a text that one worker read can steer the next. Deny \"memory:project\" if that is not wanted"
-        },
-    }),
     ..PLAIN
 };
 
@@ -374,13 +312,6 @@ pub static MEMORY_GLOBAL: Kind = Kind {
     is_asked: |_, scopes| scopes.contains(&Scope::Global),
     of_sessions: has_jobs,
     unasked: Unasked::Base(&[]),
-    finding: Some(Finding {
-        rule: "GA066",
-        text: |_| {
-            "in a commission it is given the memories of all projects and may store some, which other workers \
-            are given: a text that one worker read can steer the next. Deny \"memory:global\" if that is not wanted"
-        },
-    }),
     ..PLAIN
 };
 

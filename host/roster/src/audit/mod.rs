@@ -1,19 +1,18 @@
 //! Audits a member as it is installed: its component with its manifest, the other files of its directory, and the
 //! operator's policy.
 
-pub mod accepted;
 mod package;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
 use guild_audit::{
-    Audit, Member, OfferedTool, Operator, Package, Subject,
-    model::{Signature, SignatureState},
+    Audit, Member, OfferedTool, Operator, Package, Subject, Trusted,
+    model::{Signature, SignatureState, Since},
 };
 use guild_config::Config;
 use guild_contract::{Limits, manifest::POSTURE};
 use guild_session::tools::ToolDefinition;
-use guild_trust::{Approval, directory_path};
+use guild_trust::{Approval, Pin, Standing, directory_path};
 
 use crate::discovery::{
     FoundMember,
@@ -75,8 +74,16 @@ impl Installed {
         self.tools = tools.map(offered).collect();
     }
 
-    /// The audit of the member with the component `bytes`, whose file is `file`.
-    pub fn audit(&self, file: &str, bytes: &[u8], signature: Option<&Signature>) -> Audit {
+    /// The audit of the member with the component `bytes`, whose file is `file`. Facts about what is new compare with
+    /// `trusted`; texts at places that begin with `whole` are laid out whole.
+    pub fn audit(
+        &self,
+        file: &str,
+        bytes: &[u8],
+        signature: Option<&Signature>,
+        trusted: Option<&Trusted>,
+        whole: Option<&str>,
+    ) -> Audit {
         let FoundMember { key, manifest, .. } = &self.found;
         let member = manifest.component.as_ref().map(|spec| {
             let package = Package {
@@ -90,8 +97,28 @@ impl Installed {
             let (grants, bounds) = (&*self.granted.grants, ceiling(spec, self.limits()));
             Member { key, manifest, spec, grants, bounds, package, operator: &self.operator }
         });
-        Audit::of(&Subject { file, bytes, member, limits: self.limits(), signature })
+        Audit::of(&Subject { file, bytes, member, limits: self.limits(), signature, trusted, whole })
     }
+}
+
+/// What the pinned version of a member imports and asks for; none for a member without a pin.
+pub fn trusted(standing: &Standing) -> Option<Trusted> {
+    standing.trusted.pin().map(|pin| Trusted { imports: pin.imports.clone(), hosts: hosts(pin) })
+}
+
+/// The patterns of hosts that a pinned manifest asks for.
+fn hosts(pin: &Pin) -> BTreeSet<String> {
+    let asked = &pin.requested;
+    let named: BTreeSet<String> = asked.grants.web.iter().flat_map(|web| web.hosts.iter().cloned()).collect();
+    let reads_web = asked.grants.web.is_some() || asked.tools.contains("WebFetch");
+    if named.is_empty() && reads_web { BTreeSet::from(["*".to_owned()]) } else { named }
+}
+
+/// What differs from the pinned version of a member, where it has a pin and something does.
+pub fn since(standing: &Standing) -> Option<Since> {
+    let pin = standing.trusted.pin().filter(|_| !standing.difference.is_empty())?;
+    let version = format!("{}, {}", pin.how.as_str(), pin.since);
+    Some(Since { version, changes: standing.difference.changes.clone() })
 }
 
 fn offered(tool: &ToolDefinition) -> OfferedTool {

@@ -1,7 +1,7 @@
 //! Reads the other files of a member's directory, and the capabilities that the member would have on this host.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
@@ -9,9 +9,11 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_audit::{
-    Operator,
+    Operator, Other, Reach,
     evidence::form::{Form, form_of},
+    flows::Opened,
     model::{OtherFile, OtherKind},
+    subject::Places,
 };
 use guild_config::Config;
 use guild_contract::{
@@ -154,8 +156,8 @@ fn kind(content: &[u8], mode: u32) -> OtherKind {
     }
 }
 
-/// The capabilities of a member on this host. If the operator has no read roots, or has not allowed the web yet, the
-/// audit assumes both, since the member will need them.
+/// The capabilities of a member on this host, and of the others there. If the operator has no read roots, or has not
+/// allowed the web yet, the audit assumes both, since the member will need them.
 pub(super) fn operator(
     member: &FoundMember,
     spec: &ComponentSpec,
@@ -171,14 +173,30 @@ pub(super) fn operator(
         let asked = spec.grants.files.as_ref().map(|files| files.roots.clone()).unwrap_or_default();
         roots = if asked.is_empty() { vec![ANY_ROOT.to_owned()] } else { asked };
     }
-    Operator {
-        grants: Grants::of(&member.key, spec, &policy),
+    let places = Places {
         roots,
         hosts: config.web.as_ref().map_or_else(|| vec!["*".to_owned()], |web| web.allow.clone()),
         has_provider: config.web.as_ref().is_none_or(|web| web.search.is_some()),
+    };
+    let opened = Opened {
+        web: config.web.is_some(),
+        pull_requests: config.projects.iter().any(|project| project.push && project.pull_requests),
+        relays: config.relays.clone(),
+    };
+    Operator {
+        grants: Grants::of(&member.key, spec, &policy),
+        opened,
         names: names(member, &neighbours),
-        toolbox_hosts: toolbox_hosts(spec, &neighbours),
+        others: neighbours.iter().filter_map(|other| reaching(other, &places, &policy)).collect(),
+        places,
     }
+}
+
+/// What another member can reach by its manifest: its component is taken to import all that it asks for.
+fn reaching(other: &FoundMember, places: &Places, policy: &Policy) -> Option<Other> {
+    let spec = other.manifest.component.as_ref()?;
+    let grants = Grants::of(&other.key, spec, policy);
+    Some(Other { key: other.key.to_string(), reach: Reach::of(spec, &grants, places, |_| true) })
 }
 
 /// The installed members, and those next to this one.
@@ -197,15 +215,4 @@ fn names(member: &FoundMember, neighbours: &[FoundMember]) -> Vec<String> {
     names.sort();
     names.dedup();
     names
-}
-
-/// The hosts that are requested by the toolboxes of this member.
-fn toolbox_hosts(spec: &ComponentSpec, neighbours: &[FoundMember]) -> BTreeMap<String, Vec<String>> {
-    let named = neighbours.iter().filter(|other| spec.toolboxes.contains(&other.key));
-    let hosts = named.filter_map(|other| {
-        let web = other.manifest.component.as_ref()?.grants.web.as_ref()?;
-        let hosts = if web.hosts.is_empty() { vec!["*".to_owned()] } else { web.hosts.clone() };
-        Some((other.key.to_string(), hosts))
-    });
-    hosts.collect()
 }

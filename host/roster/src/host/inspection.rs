@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use guild_audit::Audit;
+use guild_audit::{Audit, Fact, flows::Flow};
 use guild_auth::audit_log::Who;
 use guild_config::Config;
 use guild_contract::{
     MemberKey,
     capability::grants::Verdict,
     host::{
-        ApproveParams, AuditSummary, FindingView, FlowView, MemberDetail, MemberLimit, MemoryView, RequestView,
+        ApproveParams, AuditSummary, FactView, FlowView, MemberDetail, MemberLimit, MemoryView, ReachView, RequestView,
         TrustView,
     },
     manifest::{FILE_NAME, package},
@@ -18,11 +18,10 @@ use guild_contract::{
 use guild_fs::{clock::SystemClock, durable::read_whole};
 use guild_jobs::MemoryStore;
 use guild_trust::{Approval, Standing, Trusted, directory_path};
-use jiff::Zoned;
 
 use super::Host;
 use crate::{
-    audit::{self, Installed, accepted},
+    audit::{self, Installed},
     discovery::{self, FoundMember, granted::Granted},
     jobs::files::end_before_approval,
     members::{member::Member, roster::MemberState},
@@ -207,35 +206,27 @@ fn audited(
     let signature = audit::signature(&standing.signature, config);
     let members: BTreeSet<PathBuf> = config.members.iter().cloned().collect();
     let installed = Installed::read(found, granted, approval, config, &members)?;
-    let mut audit = installed.audit(&file, bytes, Some(&signature));
-    accepted::mark(&mut audit, None, config, Zoned::now().date())?;
+    let audit = installed.audit(&file, bytes, Some(&signature), audit::trusted(standing).as_ref(), None);
     Ok(summary(audit))
 }
 
 fn summary(audit: Audit) -> AuditSummary {
+    let flow = |flow: Flow| FlowView {
+        to: flow.place(),
+        leaves: flow.leaves,
+        relay: flow.relay.is_some(),
+        from: flow.from.iter().map(ToString::to_string).collect(),
+    };
+    let fact = |fact: Fact| FactView {
+        name: fact.name.as_str().to_owned(),
+        place: fact.place,
+        text: fact.text,
+        refused: fact.refused,
+    };
     AuditSummary {
-        reach: audit.reach,
-        flows: audit
-            .flows
-            .into_iter()
-            .map(|flow| FlowView {
-                source: flow.source.to_string(),
-                sink: flow.sink.to_string(),
-                severity: flow.severity.map(|severity| severity.as_str().to_owned()),
-                why: flow.why,
-            })
-            .collect(),
-        findings: audit
-            .findings
-            .into_iter()
-            .map(|finding| FindingView {
-                rule: finding.rule.id().to_owned(),
-                severity: finding.severity.as_str().to_owned(),
-                place: finding.place,
-                text: finding.text,
-                accepted: finding.accepted,
-            })
-            .collect(),
+        reach: audit.reach.into_iter().map(|row| ReachView { label: row.label, items: row.items }).collect(),
+        flows: audit.flows.into_iter().map(flow).collect(),
+        facts: audit.facts.into_iter().map(fact).collect(),
     }
 }
 
