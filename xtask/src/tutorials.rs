@@ -83,7 +83,7 @@ pub(crate) fn check(guild: &Path, all: bool, pages: &[String]) -> Result<(), Str
         let member = directory.join("work/reader");
         reader.current = member.clone();
         reader.run_block(&["$ guild test"])?;
-        check_language(&reader.audit(&member)?, language).map_err(|why| format!("{file}: {why}"))?;
+        check_audit(&reader.audit(&member)?, language).map_err(|why| format!("{file}: {why}"))?;
         println!("ok   {:>6} ms  {file}", begun.elapsed().as_millis());
         carried_out += 1;
         if all {
@@ -308,16 +308,22 @@ fn target(line: &str) -> Option<(&str, bool)> {
     replaced.or_else(|| Some((line.strip_suffix("` gains:")?, true)))
 }
 
-/// Checks that an audit names the language of its component.
-fn check_language(audit: &Value, language: &str) -> Result<(), String> {
+/// Checks that an audit names the language of its component, and accounts for all bytes of its runtime.
+fn check_audit(audit: &Value, language: &str) -> Result<(), String> {
     let named = |list: &str, key: &str| {
         let list = audit.pointer(list).and_then(Value::as_array);
         list.into_iter().flatten().any(|entry| entry.get(key).is_some_and(|name| name == language))
     };
-    if named("/identity/runtimes", "language") || named("/identity/producers", "name") {
-        return Ok(());
+    if !named("/identity/runtimes", "language") && !named("/identity/producers", "name") {
+        let identity = audit.pointer("/identity").unwrap_or(&Value::Null);
+        return Err(format!("the audit does not name {language}: {identity}"));
     }
-    Err(format!("the audit does not name {language}: {}", audit.pointer("/identity").unwrap_or(&Value::Null)))
+    let facts = audit.get("facts").and_then(Value::as_array);
+    let mut facts = facts.into_iter().flatten();
+    match facts.find(|fact| fact.get("name").is_some_and(|name| name == "unaccounted-bytes")) {
+        None => Ok(()),
+        Some(fact) => Err(format!("the audit does not account for bytes of a runtime: {fact}")),
+    }
 }
 
 #[cfg(test)]

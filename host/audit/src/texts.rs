@@ -12,8 +12,8 @@ use crate::{
         characters::{Alike, OddKind, alike, counts, marked, odd, odd_endings, spelled, trailing_lines, visible},
         hosts::{self, hosts},
         pages,
-        regions::{self, regions},
-        runtimes::{is_worded, of_bytes, of_line},
+        regions::{self, RegionKind, regions},
+        runtimes::{SEED_BYTES, is_seeded, is_worded, of_bytes, of_line},
     },
     facts::{FactName, Found},
     model::{Audit, Folded, Hidden, NamedHost, Text, TextKind, UnreadBytes},
@@ -35,6 +35,8 @@ const EMPTY_LINES: usize = 40;
 const HOSTS: usize = 200;
 /// Regions of bytes that are listed.
 const REGIONS: usize = 100;
+/// Lines of CPython that are in each component of it.
+const PYTHON_LINES: u64 = 1000;
 /// Of several of a kind in one place, those that a fact names.
 const NAMED: usize = 5;
 /// The fewest tag characters in a row that say something: flags have six.
@@ -53,6 +55,8 @@ pub(crate) struct Texts {
     folded: BTreeMap<String, Folded>,
     hosts: BTreeMap<String, NamedHost>,
     unread: Vec<UnreadBytes>,
+    /// Whether a region of dense bytes is the state of CPython's random numbers.
+    is_seeded: bool,
     /// What is told under each name of each place.
     told: BTreeMap<(FactName, String), Vec<String>>,
     /// Addresses, each with its fact's name and its place.
@@ -105,6 +109,7 @@ impl Texts {
             let begins = data.get(region.offset..).unwrap_or_default().iter().take(8);
             let bytes = data.get(region.offset..region.offset + region.bytes).unwrap_or_default();
             let runtime = Some(bytes).filter(|_| region.kind.is_unaccounted()).and_then(of_bytes);
+            self.is_seeded |= region.kind == RegionKind::Dense && is_seeded(data, region.offset);
             self.unread.push(UnreadBytes {
                 place: at(region.offset),
                 bytes: region.bytes as u64,
@@ -203,6 +208,22 @@ impl Texts {
         }
     }
 
+    /// Accounts for the random numbers that CPython drew when the component was made: its seed, and the state that came
+    /// of it. They are accounted for by their form and size alone, in a component that has the interpreter's lines.
+    fn account_for_seed(&mut self) {
+        let is_python = |folded: &Folded| folded.what.starts_with("lines of CPython") && folded.count >= PYTHON_LINES;
+        if !self.is_seeded || !self.folded.values().any(is_python) {
+            return;
+        }
+        let is_seed = |bytes: &&mut UnreadBytes| {
+            bytes.kind == RegionKind::Dense.what() && !bytes.accounted && bytes.bytes <= SEED_BYTES as u64
+        };
+        for bytes in self.unread.iter_mut().filter(is_seed).take(2) {
+            bytes.accounted = true;
+            "random numbers that CPython drew when the component was made".clone_into(&mut bytes.kind);
+        }
+    }
+
     fn is_asked(&self, place: &str) -> bool {
         self.whole.as_ref().is_some_and(|whole| Text::is_at(place, whole))
     }
@@ -286,6 +307,7 @@ impl Texts {
                 self.tell(name, &place, address.what);
             }
         }
+        self.account_for_seed();
         let unaccounted: Vec<_> = self.unread.iter().filter(|bytes| !bytes.accounted).collect();
         let bytes: u64 = unaccounted.iter().map(|bytes| bytes.bytes).sum();
         let shown = |found: &&UnreadBytes| {

@@ -33,8 +33,8 @@ struct Table {
     sha256: &'static str,
 }
 
-/// The dense tables that the libraries of this project's own plugins have.
-const TABLES: [Table; 2] = [
+/// The dense tables that the libraries of this project's own plugins, and of its templates, have.
+const TABLES: [Table; 4] = [
     Table {
         what: "powers of five of Rust's core (`dec2flt`)",
         begins: *b"\x5a\xd6\x3b\x92\xd6\x53\xf4\xee\x3f\x3b\xa1\x06\x29\xaa\x3f\x11",
@@ -46,6 +46,19 @@ const TABLES: [Table; 2] = [
         begins: *b"\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0\x24\x40",
         bytes: 2472,
         sha256: "c48f7ef4d10d520b70e2ef23e4e31559d69eb31bb6266a0c61b7dab912051ac4",
+    },
+    // 128 bits of each power, in two segments: between them stand powers that end in zeros.
+    Table {
+        what: "powers of ten of Go's `strconv`, 1e-348 to 1",
+        begins: *b"\x89\x02\x1c\x08\xa0\xd5\x8f\xfa\xac\x1b\x9f\x32\x96\x37\xcd\xe8",
+        bytes: 5576,
+        sha256: "1f8807ab010d9e3393dce73582f1a97328955d93ee9764bda9db63ee19e5261a",
+    },
+    Table {
+        what: "powers of ten of Go's `strconv`, 1e28 to 1e347",
+        begins: *b"\x85\x09\x94\xf8\x78\x39\x3f\x81\x00\x00\x00\x00\x00\x00\x00\xc0",
+        bytes: 5120,
+        sha256: "38d279335131790631172fd2dc0536c2c730930ee6fa75802000c5130a5c1cf0",
     },
 ];
 

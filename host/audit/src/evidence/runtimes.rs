@@ -10,6 +10,8 @@ use sha2::{Digest, Sha256};
 
 /// Bytes of a digest that are kept: nobody finds another line that has the same.
 pub const DIGEST_BYTES: usize = 12;
+/// Bytes of a region that is a seed or a state of CPython's random numbers: 624 words, and what is beside them.
+pub const SEED_BYTES: usize = 3 * 1024;
 /// Words of a line that is known by its digest, and of a text that is one.
 const FEWEST_WORDS: usize = 4;
 /// Letters in a row that are a text in a script without spaces.
@@ -40,6 +42,15 @@ pub fn of_bytes(bytes: &[u8]) -> Option<&'static str> {
         digests.binary_search(&digest).is_ok()
     };
     RUNTIMES.iter().find(has).map(|runtime| runtime.name)
+}
+
+/// Whether data has the state of CPython's random numbers at the beginning of a region: the position 624 and a first
+/// word, as each seed leaves them. componentize-py runs the interpreter as it makes a component, so that the seed and
+/// the state are in it, which are other bytes in each.
+pub fn is_seeded(data: &[u8], region: usize) -> bool {
+    const BEGINS: [u8; 8] = [0x70, 2, 0, 0, 0, 0, 0, 0x80];
+    let around = data.get(region.saturating_sub(SEED_BYTES / 4)..(region + SEED_BYTES / 4).min(data.len()));
+    around.is_some_and(|around| memchr::memmem::find(around, &BEGINS).is_some())
 }
 
 /// The digest by which a line, without the blanks around it, or a region is known.
