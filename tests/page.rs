@@ -433,3 +433,20 @@ fn a_member_page_says_what_the_audit_of_the_member_says() {
         "{page}"
     );
 }
+
+#[test]
+fn a_member_page_says_what_the_last_probe_of_the_member_found() {
+    let home = Home::new();
+    home.quick("quick");
+    let host = home.serve_roster(&[]);
+    let browser = Browser::of(&host);
+    assert!(browser.page("/page/members/quick").contains("These files were not probed."));
+    assert!(home.run(&["probe", home.path("members/quick").to_str().unwrap()]).status.success());
+    let page = browser.page("/page/members/quick");
+    for shown in ["Probed <time", "<td>canaries</td><td>none</td>", "<td>planted files</td><td>none</td>"] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    // Other files were not probed.
+    home.edit_manifest("quick", |manifest| manifest["version"] = json!("0.2.0"));
+    assert!(browser.page("/page/members/quick").contains("These files were not probed."));
+}

@@ -285,12 +285,38 @@ pub struct MemberDetail {
     pub trust: Option<TrustView>,
     /// The reason that this cannot be said; null if it can.
     pub trust_error: Option<String>,
+    /// The last `guild probe` of the present files; null if they were not probed.
+    pub probe: Option<ProbeView>,
     /// The memories of the member's own, sorted by key.
     pub memories: Vec<MemoryView>,
     /// The result of `guild audit` for the member; null if it was not asked for, or cannot be made.
     pub audit: Option<AuditSummary>,
     /// The reason that there is no audit, though it was asked for; null otherwise.
     pub audit_error: Option<String>,
+}
+
+/// The last probe of a member's files, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProbeView {
+    /// The time of the probe: RFC 3339 in UTC.
+    pub at: String,
+    /// The SHA-256 of the component that was probed.
+    pub sha256: String,
+    /// Whether a model took part that did what texts told it.
+    pub obedient: bool,
+    /// The number of findings of each kind.
+    pub findings: Vec<FindingsView>,
+}
+
+/// The findings of one kind of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FindingsView {
+    /// The kind: `canary`, `unexpected-request`, `difference`, `planted-file` or `unknown-text`.
+    pub kind: String,
+    /// The kind in words, in the plural.
+    pub what: String,
+    /// Their number.
+    pub count: u64,
 }
 
 /// The result of an audit, in short.

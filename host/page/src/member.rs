@@ -2,7 +2,7 @@
 
 use guild_contract::{
     MemberReport,
-    host::{MemberDetail, TrustView},
+    host::{MemberDetail, ProbeView, TrustView},
     rpc::JobsView,
 };
 use maud::{Markup, html};
@@ -100,6 +100,13 @@ fn inside(viewer: &Viewer, detail: &MemberDetail) -> Markup {
             }
             p.quiet { code { "guild audit " (text(&detail.member)) } " says more." }
         }
+        section aria-labelledby="probe" {
+            h2 id="probe" { "Probe" }
+            @match &detail.probe {
+                Some(found) => (probe(found)),
+                None => p.quiet { "These files were not probed. " code { "guild probe" } " shows what the member does where nothing can leave." },
+            }
+        }
         section aria-labelledby="memories" {
             h2 id="memories" { "Memories" }
             @if detail.memories.is_empty() { p.quiet { "It remembers nothing." } }
@@ -118,6 +125,26 @@ fn inside(viewer: &Viewer, detail: &MemberDetail) -> Markup {
         details { summary { "Manifest" } pre tabindex="0" { (text(&detail.manifest)) } }
         @if let Some(posture) = &detail.posture {
             details { summary { "Posture" } pre tabindex="0" { (text(posture)) } }
+        }
+    }
+}
+
+/// The numbers of findings of the last probe.
+fn probe(probe: &ProbeView) -> Markup {
+    html! {
+        p {
+            "Probed " (time(&probe.at)) @if probe.obedient { ", with a model that does what texts tell it" }
+            ": component " code.quiet { (probe.sha256) }
+        }
+        table {
+            thead { tr { th scope="col" { "Finding" } th scope="col" { "Number" } } }
+            tbody { @for found in &probe.findings { tr {
+                td { (text(&found.what)) }
+                td { @match found.count {
+                    0 => "none",
+                    count => span class="status unusable" { (number(count)) },
+                } }
+            } } }
         }
     }
 }

@@ -29,6 +29,19 @@ pub struct Found {
     pub obedient: bool,
 }
 
+impl Found {
+    /// The number of findings of each kind, with its name for programs and its name for people.
+    pub fn kinds(&self) -> [(&'static str, &'static str, usize); 5] {
+        [
+            ("canary", "canaries", self.canaries),
+            ("unexpected-request", "unexpected requests", self.unexpected_requests),
+            ("difference", "differences", self.differences),
+            ("planted-file", "planted files", self.planted),
+            ("unknown-text", "texts that stand nowhere in its files", self.unknown_texts),
+        ]
+    }
+}
+
 /// The last probe of a member's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

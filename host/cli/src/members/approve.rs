@@ -203,14 +203,8 @@ fn probe(files: &Pin) -> String {
     let Some(Probed { at, found, .. }) = Probed::of(files) else {
         return "never; `guild probe` shows what it does where nothing can leave".to_owned();
     };
-    let counts = [
-        (found.canaries, "canaries"),
-        (found.unexpected_requests, "unexpected requests"),
-        (found.differences, "differences"),
-        (found.planted, "planted files"),
-        (found.unknown_texts, "texts that stand nowhere in its files"),
-    ];
-    let counts = counts.into_iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
+    let counts = found.kinds().into_iter().filter(|(.., number)| *number > 0);
+    let counts = counts.map(|(_, what, number)| format!("{number} {what}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
     let obedient = if found.obedient { ", with an obedient model" } else { "" };
     format!("{at}{obedient}: {}", if counts.is_empty() { "nothing found" } else { &counts })

@@ -9,15 +9,15 @@ use guild_contract::{
     MemberKey,
     capability::grants::Verdict,
     host::{
-        ApproveParams, AuditSummary, FactView, FlowView, MemberDetail, MemberLimit, MemoryView, ReachView, RequestView,
-        TrustView,
+        ApproveParams, AuditSummary, FactView, FindingsView, FlowView, MemberDetail, MemberLimit, MemoryView,
+        ProbeView, ReachView, RequestView, TrustView,
     },
     manifest::{FILE_NAME, package},
     rpc::RpcError,
 };
 use guild_fs::{clock::SystemClock, durable::read_whole};
 use guild_jobs::MemoryStore;
-use guild_trust::{Approval, Standing, Trusted, directory_path};
+use guild_trust::{Approval, Pin, Probed, Standing, Trusted, directory_path};
 
 use super::Host;
 use crate::{
@@ -51,6 +51,7 @@ impl Host {
             limits: Vec::new(),
             trust: None,
             trust_error: None,
+            probe: None,
             memories: self.memories(&found)?,
             audit: None,
             audit_error: None,
@@ -74,6 +75,7 @@ impl Host {
         match approval.look(&found.key, &found.dir, spec, granted.limits.limits.component_bytes) {
             Ok((candidate, standing)) => {
                 detail.trust = Some(trust(&standing));
+                detail.probe = probe(&standing.presented);
                 if audit {
                     match audited(found, granted, &candidate.bytes, &standing, &approval, &context.config) {
                         Ok(audit) => detail.audit = Some(audit),
@@ -228,6 +230,22 @@ fn summary(audit: Audit) -> AuditSummary {
         flows: audit.flows.into_iter().map(flow).collect(),
         facts: audit.facts.into_iter().map(fact).collect(),
     }
+}
+
+/// The last probe of these files.
+fn probe(files: &Pin) -> Option<ProbeView> {
+    let Probed { at, component, found, .. } = Probed::of(files)?;
+    let view = |(kind, what, count): (&str, &str, usize)| FindingsView {
+        kind: kind.to_owned(),
+        what: what.to_owned(),
+        count: count as u64,
+    };
+    Some(ProbeView {
+        at,
+        sha256: component,
+        obedient: found.obedient,
+        findings: found.kinds().into_iter().map(view).collect(),
+    })
 }
 
 fn trust(standing: &Standing) -> TrustView {
