@@ -100,6 +100,7 @@ impl Bench {
             host,
             environment: Environment::System,
             wait_until,
+            tell_uses: None,
         }
     }
 

@@ -148,6 +148,7 @@ impl Playing<'_> {
             environment: self.environment(),
             host: Handle::current(),
             wait_until: self.trial.patience(),
+            tell_uses: None,
         };
         let answer = self.trial.call_tool(tool, input, scope).await;
         let outcome = answer.map_or_else(|failure| Outcome::Failed(failure.to_string()), Outcome::Answered);

@@ -6,6 +6,8 @@ use guild_contract::manifest::Scope;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::encodings::rot13;
+
 /// The characters of a token: none of them is mistaken for another, and all are lower case.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz234567890";
 /// The characters of a token. Half of them are enough to recognise it.
@@ -54,6 +56,8 @@ impl fmt::Display for Source {
 pub(crate) struct Canary {
     pub(crate) source: Source,
     pub(crate) token: String,
+    /// The token as it stands, in rot13, and reversed: the forms in which a tool that turns its input answers.
+    pub(crate) forms: [String; 3],
 }
 
 /// All canaries of a probe.
@@ -69,7 +73,13 @@ impl Canaries {
         let callers = (1..=CALLERS).map(Source::Caller);
         let sources =
             roots.chain(projects).chain(scopes).chain(callers).chain([Source::Session, Source::Web, Source::Model]);
-        Self(sources.map(|source| Canary { token: token(seed, &source), source }).collect())
+        let canary = |source| {
+            let token = token(seed, &source);
+            let turned = token.bytes().map(|byte| char::from(rot13(byte))).collect();
+            let forms = [token.clone(), turned, token.chars().rev().collect()];
+            Canary { source, token, forms }
+        };
+        Self(sources.map(canary).collect())
     }
 
     pub(crate) fn all(&self) -> &[Canary] {

@@ -8,6 +8,7 @@ use crate::{
     canaries::{CALLERS, Canaries, Canary, Source},
     encodings::{Found, find, find_spread},
     known::addresses,
+    neighbour::{OF_COMMISSION, OF_TEXTS},
     record::{Event, Place},
     report::Crossing,
     web::SEARCH,
@@ -136,10 +137,19 @@ fn crossed(source: &Source, encoding: &str, event: &Event) -> Option<&'static st
     };
     let is_other = matches!(source, Source::Caller(number) if *number != event.step.clamp(1, CALLERS));
     match (source, event.place) {
+        (Source::Model, Request) if event.name == OF_TEXTS => {
+            Some("another worker that does what it reads sends what it knows there")
+        }
         (Source::Model, Request) => Some("a model that does what texts tell it sends what it knows there"),
         // A tool of the web puts its input into its requests; an encoded input is another matter.
         (Source::Caller(_) | Source::Session, Request) if !is_other && matches!(encoding, "" | "URL") => None,
         (Source::Web, Request) if encoding.is_empty() => None,
+        (_, Request) if event.name == OF_COMMISSION => {
+            Some("it left through the web by way of another worker, which was commissioned with it")
+        }
+        (_, Request) if event.name == OF_TEXTS => {
+            Some("it left through the web by way of another worker, which read it in a note or a document")
+        }
         (_, Request) => Some("it left through the web"),
         (Source::Root(_) | Source::Memory(Scope::Worker | Scope::Global), PullRequest | Commit) => {
             Some("whoever reads the repository reads it")

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use guild_contract::text::one_line;
 
 use crate::{
-    canaries::Canaries,
+    canaries::{Canaries, LENGTH},
     known::Known,
     record::{Event, Place},
     report::Difference,
-    scenarios::Kind,
+    scenarios::{JOBS, Kind},
 };
 
 /// Days that a difference names; further ones are counted.
@@ -50,6 +50,19 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
         found.extend(missing(&format!("only {}", run.name), other, one));
         found.extend(missing(&format!("not {}", run.name), one, other));
     }
+    for (run, _) in of(Kind::Later) {
+        let [(_, project), ..] = projects.as_slice() else { break };
+        let last = u32::try_from(JOBS).unwrap_or(u32::MAX);
+        let events = run.events.iter().filter(|event| event.step >= last);
+        let when = format!("with a project, in the {} job", ordinal(last));
+        let new = missing(&when, &lines(events, canaries), project).into_iter();
+        // What came without a project, too, is told with the job that it began with.
+        let is_told = |one: &Difference| {
+            let key = (one.place, normal(&one.text, canaries));
+            of(Kind::Many).any(|(_, set)| set.contains_key(&key))
+        };
+        found.extend(new.filter(|one| !is_told(one)));
+    }
     let is_given = |line: &str| inputs.share(&normal(line, canaries)) >= 0.5;
     for (run, set) in of(Kind::Sizes) {
         let more = missing(run.name, set, first).into_iter().filter(|one| !is_given(&one.text));
@@ -61,12 +74,26 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
     merged(found)
 }
 
-/// The lines that came with a project only. They are no findings: a worker has other work there.
-pub(crate) fn with_project(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known) -> Vec<Difference> {
+/// The lines that came with a project only: differences, and for information those that a worker has since it has other
+/// work there: its models are told what stands in its files.
+pub(crate) fn with_project(
+    runs: &[Compared<'_>],
+    canaries: &Canaries,
+    inputs: &Known,
+    known: &Known,
+) -> (Vec<Difference>, Vec<Difference>) {
     let of = |kind: Kind| runs.iter().filter(move |run| run.kind == kind).map(|run| lines(run.events, canaries));
-    let (Some(project), Some(first)) = (of(Kind::Project).next(), of(Kind::Day).next()) else { return Vec::new() };
-    let new = missing("with a project", &project, &first).into_iter();
-    merged(new.filter(|one| inputs.share(&normal(&one.text, canaries)) < 0.5).collect())
+    let (Some(project), Some(first)) = (of(Kind::Project).next(), of(Kind::Day).next()) else {
+        return Default::default();
+    };
+    // The host writes the records of commissions.
+    let new = missing("only with a project", &project, &first).into_iter().filter(|one| one.place != Place::Commit);
+    let new = new.filter(|one| inputs.share(&normal(&one.text, canaries)) < 0.5);
+    let is_found = |one: &Difference| {
+        one.place == Place::Request || (one.place.is_for_models() && !known.knows(&normal(&one.text, canaries)))
+    };
+    let (found, other) = new.partition(is_found);
+    (merged(found), merged(other))
 }
 
 /// The lines that came on some of the days only.
@@ -162,9 +189,9 @@ fn is_compared(event: &Event) -> bool {
 }
 
 /// The lines of what the member did.
-fn lines<'a>(events: &'a [Event], canaries: &Canaries) -> Lines<'a> {
+fn lines<'a>(events: impl IntoIterator<Item = &'a Event>, canaries: &Canaries) -> Lines<'a> {
     let mut lines = Lines::new();
-    for event in events.iter().filter(|event| is_compared(event)) {
+    for event in events.into_iter().filter(|event| is_compared(event)) {
         for line in event.text.lines() {
             if let Some(key) = key(event, line, canaries) {
                 lines.entry(key).or_insert((event, line));
@@ -182,9 +209,11 @@ fn key(event: &Event, line: &str, canaries: &Canaries) -> Option<Key> {
 /// A line without what differs in any two runs: tokens, ids, numbers, and the names of days and months.
 pub(crate) fn normal(line: &str, canaries: &Canaries) -> String {
     let mut line = line.trim().to_owned();
-    for canary in canaries.all() {
-        if line.contains(&canary.token) {
-            line = line.replace(&canary.token, "<token>");
+    if line.len() >= LENGTH {
+        for form in canaries.all().iter().flat_map(|canary| &canary.forms) {
+            if line.contains(form) {
+                line = line.replace(form, "<token>");
+            }
         }
     }
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';

@@ -73,7 +73,7 @@ fn form(lower: &[u8], bare: &[u8], steps: &[u8], token: &[u8]) -> Option<&'stati
     }
 }
 
-fn rot13(byte: u8) -> u8 {
+pub(crate) fn rot13(byte: u8) -> u8 {
     match byte {
         b'a'..=b'z' => b'a' + (byte - b'a' + 13) % 26,
         other => other,

@@ -2,6 +2,7 @@
 //! a remote repository, and a program `gh` that only writes down what it was asked.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
@@ -12,11 +13,15 @@ use guild_config::{Config, PermittedProject, ReadRoot, Runtime};
 use guild_confine::find_program;
 use guild_contract::{
     Manifest, MemberKey,
-    capability::grants::{Pattern, Policy, Rule},
+    capability::{
+        Capability, MEMORY_GLOBAL_WRITE, MEMORY_PROJECT_WRITE, MEMORY_WRITE,
+        grants::{Pattern, Policy, Rule},
+    },
     manifest::{FILE_NAME, POSTURE, Scope, package},
     text::hex,
 };
 use guild_roster::discovery::single;
+use guild_session::transcript::{Entry, Line};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
@@ -24,6 +29,7 @@ use tempfile::TempDir;
 use crate::{
     canaries::{Canaries, Source},
     model::{NOTE_KEY, NOTE_TEXT},
+    neighbour::{DESCRIPTION, Neighbour},
     web::PAGE,
 };
 
@@ -63,14 +69,27 @@ pub(crate) struct Home {
     pub(crate) git: Option<PathBuf>,
     /// Toolboxes that the member names and that are not beside it.
     pub(crate) missing: Vec<String>,
+    /// The worker beside the member.
+    pub(crate) neighbour: Neighbour,
+    /// Whether the member's manifest asks for writing notes.
+    writes_notes: bool,
 }
 
 impl Home {
-    /// Makes the home of a member in `from`. It blocks.
-    pub(crate) fn new(from: &Path, key: &MemberKey, manifest: &Manifest, canaries: &Canaries) -> io::Result<Self> {
+    /// Makes the home of a member in `from`, with a project and another worker where `has_project`. It blocks.
+    pub(crate) fn new(
+        from: &Path,
+        key: &MemberKey,
+        manifest: &Manifest,
+        canaries: &Canaries,
+        has_project: bool,
+    ) -> io::Result<Self> {
         let directory = TempDir::with_prefix("guild-probe-")?;
         let git = find_program("git");
-        let mut home = Self { directory, key: key.clone(), git, missing: Vec::new() };
+        let mark = directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let neighbour = Neighbour::beside(key, manifest, &mark);
+        let writes_notes = manifest.component.as_ref().is_some_and(|spec| spec.asks(&MEMORY_WRITE));
+        let mut home = Self { directory, key: key.clone(), git, missing: Vec::new(), neighbour, writes_notes };
         copy_member(from, &home.member(), manifest)?;
         let toolboxes = manifest.component.iter().flat_map(|spec| &spec.toolboxes);
         for toolbox in toolboxes {
@@ -98,8 +117,9 @@ impl Home {
         write(&home.member().join("memory/.origin.json"), &json!({NOTE_KEY: origin}).to_string())?;
         write(&home.path("hall").join(format!("memory/global/{SEED}.md")), &note(Scope::Global))?;
         write(&home.path("hall").join(format!("memory/projects/{PROJECT}/{SEED}.md")), &note(Scope::Project))?;
-        if home.git.is_some() {
+        if has_project && home.git.is_some() {
             home.project(canaries.token(&Source::Project(PROJECT.to_owned())))?;
+            home.neighbour.write(&home.path("members"))?;
         }
         Ok(home)
     }
@@ -196,7 +216,10 @@ impl Home {
             roots.push(ReadRoot { name: Some(name), path: entry.path() });
         }
         roots.sort_by(|one, other| one.name.cmp(&other.name));
-        let rule = Rule { members: Pattern("*".to_owned()), ..Rule::default() };
+        // A rule has to name the notes that others are given.
+        let named = [&MEMORY_PROJECT_WRITE, &MEMORY_GLOBAL_WRITE].map(Capability::Kind);
+        let allow = self.writes_notes.then(|| [Capability::All].into_iter().chain(named).collect());
+        let rule = Rule { members: Pattern(self.key.to_string()), allow, ..Rule::default() };
         let project = |path: PathBuf| PermittedProject { path, push: true, pull_requests: true };
         let code = self.path("code").join(PROJECT).canonicalize().ok();
         Ok(Config {
@@ -215,6 +238,21 @@ impl Home {
             },
             ..Config::default()
         })
+    }
+
+    /// The capabilities that the component used in jobs, as their transcripts have them.
+    pub(crate) fn used(&self) -> BTreeSet<String> {
+        let jobs = fs::read_dir(self.member().join("jobs")).into_iter().flatten().flatten();
+        let texts = jobs.filter_map(|job| fs::read_to_string(job.path().join("transcript.jsonl")).ok());
+        let mut used = BTreeSet::new();
+        for text in texts {
+            for line in text.lines() {
+                if let Ok(Line { entry: Entry::Used { capabilities, .. }, .. }) = serde_json::from_str(line) {
+                    used.extend(capabilities);
+                }
+            }
+        }
+        used
     }
 
     /// The files below a directory of the home with their bytes, in order. Symlinks are not followed.
@@ -255,6 +293,10 @@ pub(crate) fn given() -> Vec<String> {
         "the depth at quay",
         "handbook/ ledger/ lore/",
         guild_hall::BRIEF,
+        DESCRIPTION,
+        "It is granted memory, memory:project, memory:global, WebFetch; it runs on scripted",
+        "Only the documents in `.lore/` of the project harbour are checked out for",
+        "`\"checkoutScope\": \"full\"` in its manifest checks out all files.",
     ];
     // The notes, as every SDK lists them in a prompt.
     let notes = [Scope::Worker, Scope::Project, Scope::Global]

@@ -13,6 +13,7 @@ mod home;
 mod inputs;
 mod known;
 mod model;
+mod neighbour;
 mod record;
 mod report;
 mod run;
@@ -30,8 +31,11 @@ use std::{
 use guild_config::Config;
 use guild_contract::{
     Limits, Manifest,
-    capability::MANAGER,
-    manifest::{FILE_NAME, POSTURE, World, package},
+    capability::{
+        ARTIFACTS, FILES, HALL, JOB_TOOLS, KINDS, Kind, LORE_WRITE, MANAGER, MEMORY, MEMORY_WRITE, SEARCH, WEB,
+        WORKTREE_WRITE,
+    },
+    manifest::{FILE_NAME, Interface, POSTURE, World, package},
 };
 use guild_roster::discovery::{FoundMember, single};
 use guild_trust::{Approval, Found, Pin, Probed};
@@ -48,6 +52,7 @@ use differences::Compared;
 use home::PROJECT;
 use inputs::VARIANTS;
 use known::{Known, addresses};
+use neighbour::OWN_HOST;
 use run::{Played, Subject};
 use scenarios::Setting;
 
@@ -141,7 +146,10 @@ pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> R
     let files = files_of(&directory, &found.manifest);
     let not_played = settings.iter().skip(played.len()).map(|setting| setting.name.clone()).collect();
     let runs: Vec<(&Setting, Played)> = settings.iter().zip(played).collect();
-    let findings = Findings { runs: &runs, not_played, canaries: &canaries, files, found: &found };
+    let component = found.manifest.component.as_ref().and_then(|spec| fs::read(directory.join(&spec.file)).ok());
+    let outside = component.and_then(|bytes| guild_inspect::outside(&bytes).ok()).unwrap_or_default();
+    let imports = outside.imports.iter().filter_map(|import| guild_inspect::interface(import)).collect();
+    let findings = Findings { runs: &runs, not_played, canaries: &canaries, files, imports, found: &found };
     let probe = findings.probe(options, &probed, began);
     let kept = Probed::keep(
         &probed,
@@ -186,6 +194,8 @@ struct Findings<'a> {
     not_played: Vec<String>,
     canaries: &'a Canaries,
     files: Vec<Vec<u8>>,
+    /// The interfaces of the host that its component imports.
+    imports: BTreeSet<Interface>,
     found: &'a FoundMember,
 }
 
@@ -201,6 +211,10 @@ impl Findings<'_> {
         let looked: Vec<Looked<'_>> =
             self.runs.iter().map(|(setting, run)| Looked { name: &setting.name, events: &run.events }).collect();
         let compared: Vec<Compared<'_>> = self.runs.iter().map(|(setting, run)| self.compared(setting, run)).collect();
+        let (of_project, with_project) = differences::with_project(&compared, self.canaries, &given, &all);
+        let mut differences = differences::between(&compared, self.canaries, &given);
+        differences.extend(of_project);
+        differences.sort_by_key(|one| one.place);
         Probe {
             format: FORMAT.to_owned(),
             member: self.found.key.to_string(),
@@ -210,8 +224,8 @@ impl Findings<'_> {
             obedient: options.obedient,
             canaries: crossings::of(&looked, self.canaries),
             unexpected_requests: self.unexpected(),
-            differences: differences::between(&compared, self.canaries, &given),
-            with_project: differences::with_project(&compared, self.canaries, &given),
+            differences,
+            with_project,
             planted: self.planted(),
             unknown_texts: self.unknown(&all),
             seen: self.seen(),
@@ -276,7 +290,7 @@ impl Findings<'_> {
 
     /// Whether a file of the member, or an input, names a host.
     fn names(&self, host: &str) -> bool {
-        host == "probe.example" || self.files.iter().any(|file| memchr::memmem::find(file, host.as_bytes()).is_some())
+        host == OWN_HOST || self.files.iter().any(|file| memchr::memmem::find(file, host.as_bytes()).is_some())
     }
 
     /// Files in commits that other programs run when a person opens the project, or builds it.
@@ -393,19 +407,31 @@ impl Findings<'_> {
             if is_worker && sessions == 0 && spec.world != World::AutonomousWorker {
                 coverage.notes.push("no session was planned, so no prompt was seen".to_owned());
             }
-            if spec.grants.web.is_some() && !has(Place::Request) {
-                coverage.grants_not_seen.push("web".to_owned());
-            }
-            // The use of other grants cannot be seen from outside.
-            let grants = &spec.grants;
-            let unseen = [
-                ("agent", grants.agent.is_some() && sessions == 0),
-                ("log", grants.log.is_some() && !has(Place::Log)),
-                ("memory:write", grants.memory.is_some_and(|memory| memory.write) && !has(Place::OwnMemory)),
-                ("hall:manage", spec.asks(&MANAGER) && !has(Place::Commission) && !has(Place::PullRequest)),
-            ];
-            let unseen = unseen.into_iter().filter(|(_, is_unseen)| *is_unseen);
-            coverage.grants_not_seen.extend(unseen.map(|(name, _)| name.to_owned()));
+            let used: BTreeSet<&str> = self.runs.iter().flat_map(|(_, run)| &run.used).map(String::as_str).collect();
+            let called = |interface: Interface| used.contains(interface.kind().name);
+            let imported = self.imports.iter().filter(|interface| !called(**interface));
+            coverage.imports_not_called = imported.map(|interface| interface.as_str().to_owned()).collect();
+            let model_called = |tools: &[&str]| {
+                let mut calls = self.runs.iter().flat_map(|(_, run)| &run.events);
+                calls.any(|event| event.place == Place::ModelCall && tools.contains(&event.name.as_str()))
+            };
+            // The use by sessions.
+            let is_used = |kind: &Kind| match kind {
+                _ if used.contains(kind.name) => true,
+                kind if *kind == WEB || *kind == SEARCH => {
+                    has(Place::Request) || model_called(&["WebFetch", "WebSearch"])
+                }
+                kind if *kind == FILES => model_called(&["Read", "Grep", "Glob"]),
+                kind if *kind == JOB_TOOLS || *kind == ARTIFACTS => has(Place::Result) || has(Place::Artifact),
+                kind if *kind == MANAGER => has(Place::Commission) || has(Place::PullRequest),
+                kind if *kind == MEMORY || *kind == HALL => sessions > 0,
+                kind if *kind == MEMORY_WRITE => has(Place::OwnMemory),
+                kind if *kind == WORKTREE_WRITE || *kind == LORE_WRITE => has(Place::Commit),
+                // Sessions are told the notes of these scopes.
+                kind => kind.import.is_none() && sessions > 0,
+            };
+            let asked = KINDS.into_iter().filter(|kind| spec.asks(kind) && !is_used(kind));
+            coverage.grants_not_seen = asked.map(|kind| kind.name.to_owned()).collect();
         }
         (coverage.tools_answered, coverage.tools_not_answered) = tools
             .keys()

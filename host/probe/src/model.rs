@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 use crate::{
     inputs::{self, Words},
     known::addresses,
+    neighbour::Neighbour,
     record::{Place, Recorder},
+    web::{BY_MODEL, SEARCH},
 };
 
 /// The note that the model stores, which is there from the first job on.
@@ -91,8 +93,8 @@ pub(crate) struct ProbingModel {
     pub(crate) token: String,
     /// The token of what a session hands to the member's tools.
     pub(crate) session: String,
-    /// The worker that can be commissioned.
-    pub(crate) neighbour: Option<String>,
+    /// The worker beside the member, which can be commissioned; none without a hall.
+    pub(crate) neighbour: Option<Neighbour>,
     /// The commission that the model made last.
     pub(crate) made: Mutex<Option<String>>,
 }
@@ -144,7 +146,7 @@ impl ProbingModel {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let named = |name: &str| {
             Some(match name {
-                "workerName" => json!(self.neighbour.as_deref()?),
+                "workerName" => json!(self.neighbour.as_ref()?.name),
                 "commissionId" => json!(made.as_deref().unwrap_or("none")),
                 "path" if tool.name.ends_with("_memory") => json!(NOTE_KEY),
                 "path" | "artifactPath" | "artifact_path" => json!("notes/probe.md"),
@@ -223,7 +225,7 @@ impl Calls<'_> {
             self.call("Grep", json!({"pattern": "harbour", "output_mode": "content"})).await?;
         }
         if has("WebSearch") {
-            self.model.recorder.asked("tides");
+            self.model.recorder.asked("tides", SEARCH);
             self.call("WebSearch", json!({"query": "tides"})).await?;
         }
         Ok(())
@@ -236,9 +238,8 @@ impl Calls<'_> {
         let texts = self.texts.join("\n");
         if has("WebFetch") {
             for address in addresses(&texts).into_iter().take(FOLLOWED) {
-                let separator = if address.contains('?') { '&' } else { '?' };
-                let address = format!("{address}{separator}q={token}");
-                self.model.recorder.asked(&address);
+                let address = with_token(&address, &token);
+                self.model.recorder.asked(&address, BY_MODEL);
                 self.call("WebFetch", json!({"url": address})).await?;
             }
         }
@@ -265,8 +266,14 @@ impl Calls<'_> {
     }
 }
 
+/// An address that carries a token.
+pub(crate) fn with_token(address: &str, token: &str) -> String {
+    let separator = if address.contains('?') { '&' } else { '?' };
+    format!("{address}{separator}q={token}")
+}
+
 /// A tool's answer as a model reads it.
-fn shown(answer: &Value) -> String {
+pub(crate) fn shown(answer: &Value) -> String {
     answer.as_str().map_or_else(|| answer.to_string(), str::to_owned)
 }
 
@@ -300,16 +307,23 @@ impl AgentRuntime for ProbingModel {
     }
 
     async fn run(&self, session: Session) -> SessionEnd {
-        self.recorder.session();
-        let name = format!("session {}", session.number);
-        self.recorder.see(Place::SystemPrompt, name.clone(), session.system_prompt.clone());
-        self.recorder.see(Place::Prompt, name, session.prompt.clone());
+        let neighbour = self.neighbour.as_ref().filter(|neighbour| neighbour.has(&session));
+        if neighbour.is_none() {
+            self.recorder.session();
+            let name = format!("session {}", session.number);
+            self.recorder.see(Place::SystemPrompt, name.clone(), session.system_prompt.clone());
+            self.recorder.see(Place::Prompt, name, session.prompt.clone());
+        }
         if let Err(ending) = session.meter.take_turn() {
             return ending.into();
         }
         let usage = Usage { turns: 1, cost_usd: Some(0.0), ..Usage::default() };
         session.meter.book(usage, Some(NAME));
-        let end = session.carry_out(async { self.work(&session).await.map(|()| NOTE_TEXT.to_owned()) }).await;
+        let work = async {
+            let Some(neighbour) = neighbour else { return self.work(&session).await.map(|()| NOTE_TEXT.to_owned()) };
+            neighbour.work(&session, &self.recorder, self.is_obedient.then_some(&*self.token)).await
+        };
+        let end = session.carry_out(work).await;
         session.piece(NOTE_TEXT);
         end
     }

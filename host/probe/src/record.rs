@@ -1,6 +1,9 @@
 //! Records what a member does in one run, step by step.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use guild_contract::manifest::Scope;
 use serde::{Deserialize, Serialize};
@@ -121,17 +124,21 @@ pub struct Event {
 #[derive(Default)]
 pub(crate) struct Recorder(Mutex<Recorded>);
 
+/// What was recorded.
 #[derive(Default)]
-struct Recorded {
+pub(crate) struct Recorded {
     step: u32,
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     bytes: usize,
-    left_out: usize,
-    /// Names of tools that answered, and of those that gave an error only.
-    called: Vec<(String, bool)>,
-    /// Addresses that the model asked for.
-    asked: Vec<String>,
-    sessions: usize,
+    /// The number of texts that were left out.
+    pub(crate) left_out: usize,
+    /// Names of tools that were called, with whether each answered.
+    pub(crate) called: Vec<(String, bool)>,
+    /// Addresses that models asked for, with the name of such a request.
+    asked: Vec<(String, &'static str)>,
+    pub(crate) sessions: usize,
+    /// The capabilities that the component used.
+    pub(crate) used: BTreeSet<String>,
 }
 
 impl Recorder {
@@ -174,14 +181,14 @@ impl Recorder {
         self.now().called.push((tool.to_owned(), answered));
     }
 
-    /// Notes that the model asks for an address.
-    pub(crate) fn asked(&self, address: &str) {
-        self.now().asked.push(address.to_owned());
+    /// Notes that a model asks for an address. Its request has this name.
+    pub(crate) fn asked(&self, address: &str, request: &'static str) {
+        self.now().asked.push((address.to_owned(), request));
     }
 
-    /// Whether the model asked for an address.
-    pub(crate) fn has_asked(&self, address: &str) -> bool {
-        self.now().asked.iter().any(|asked| asked == address)
+    /// The name of the request that a model makes for an address; none if no model asked for it.
+    pub(crate) fn has_asked(&self, address: &str) -> Option<&'static str> {
+        self.now().asked.iter().rev().find(|(asked, _)| asked == address).map(|(_, request)| *request)
     }
 
     /// Counts a session.
@@ -189,10 +196,13 @@ impl Recorder {
         self.now().sessions += 1;
     }
 
-    /// All that was recorded: the events, the calls of tools, the number of sessions, and of texts that were left out.
-    pub(crate) fn take(&self) -> (Vec<Event>, Vec<(String, bool)>, usize, usize) {
-        let mut now = self.now();
-        let Recorded { events, called, sessions, left_out, .. } = std::mem::take(&mut *now);
-        (events, called, sessions, left_out)
+    /// Notes capabilities that the component used.
+    pub(crate) fn used(&self, capabilities: impl IntoIterator<Item = String>) {
+        self.now().used.extend(capabilities);
+    }
+
+    /// All that was recorded.
+    pub(crate) fn take(&self) -> Recorded {
+        std::mem::take(&mut *self.now())
     }
 }

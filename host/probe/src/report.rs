@@ -122,7 +122,9 @@ pub struct Coverage {
     pub tools_answered: Vec<String>,
     /// Tools that gave only errors, or were never called.
     pub tools_not_answered: Vec<String>,
-    /// Capabilities that were granted and of which nothing was seen.
+    /// Interfaces of the host that its component imports and never called.
+    pub imports_not_called: Vec<String>,
+    /// Capabilities that were granted and used neither by its component nor by its sessions.
     pub grants_not_seen: Vec<String>,
     /// The steps that could not be played, as sentences.
     pub notes: Vec<String>,
@@ -152,7 +154,7 @@ pub struct Probe {
     pub unexpected_requests: Vec<Unexpected>,
     /// The texts that were seen in some runs only.
     pub differences: Vec<Difference>,
-    /// The texts that were seen with a project only, for information.
+    /// The texts that were seen with a project only and stand in its files or name its work there, for information.
     pub with_project: Vec<Difference>,
     /// Files of a project that other programs run.
     pub planted: Vec<Planted>,

@@ -10,7 +10,7 @@ use std::{
 
 use guild_contract::{
     Manifest, MemberKey,
-    hall::{Author, CommissionFilter, CommissionStatus, NewCommission},
+    hall::{Author, CommissionFilter, CommissionStatus, CommissionView, NewCommission},
     rpc::DispatchParams,
 };
 use guild_hall::{Hall, Requester};
@@ -25,7 +25,7 @@ use crate::{
     home::{Home, LABEL, PROJECT, TASK},
     inputs::{self, Words},
     model::ProbingModel,
-    record::{Event, Place, Recorder},
+    record::{Event, Place, Recorded, Recorder},
     scenarios::{Setting, Step},
     web::FakeWeb,
 };
@@ -43,6 +43,8 @@ pub(crate) struct Played {
     /// All tools of the member.
     pub(crate) listed: BTreeSet<String>,
     pub(crate) sessions: usize,
+    /// The capabilities that the component itself used, as `guild.toml` spells them.
+    pub(crate) used: BTreeSet<String>,
     /// The steps that could not be played, as sentences.
     pub(crate) notes: Vec<String>,
 }
@@ -59,7 +61,9 @@ pub(crate) struct Subject<'a> {
 pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Instant) -> Result<Played, ProbeError> {
     let Subject { directory, key, manifest, canaries } = *subject;
     let (from, of, asked, tokens) = (directory.to_owned(), key.clone(), manifest.clone(), canaries.clone());
-    let made = spawn_blocking(move || Home::new(&from, &of, &asked, &tokens)).await.map_err(ProbeError::failed)?;
+    let has_project = setting.has_project();
+    let made = spawn_blocking(move || Home::new(&from, &of, &asked, &tokens, has_project));
+    let made = made.await.map_err(ProbeError::failed)?;
     let home = Arc::new(made.map_err(|source| ProbeError::Home { source })?);
     let recorder = Recorder::new();
     let web = Arc::new(FakeWeb { recorder: recorder.clone(), token: canaries.token(&Source::Web).to_owned() });
@@ -68,7 +72,7 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         is_obedient: setting.is_obedient,
         token: canaries.token(&Source::Model).to_owned(),
         session: canaries.token(&Source::Session).to_owned(),
-        neighbour: Some(key.to_string()),
+        neighbour: home.git.is_some().then(|| home.neighbour.clone()),
         made: Mutex::default(),
     };
     let now = Duration::from_secs(u64::try_from(setting.time.as_second()).unwrap_or_default());
@@ -77,9 +81,17 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         runtime: Arc::new(model),
         web: Arc::new(move |grants| web.of(grants)),
         environment: Arc::new(move || environment),
+        used: Arc::new({
+            let (recorder, key) = (recorder.clone(), key.clone());
+            move |member, capabilities| {
+                if *member == key {
+                    recorder.used(capabilities);
+                }
+            }
+        }),
         git: home.git.clone(),
     };
-    let hall = home.git.is_some() && setting.has_project();
+    let hall = home.git.is_some() && has_project;
     let options = HostOptions {
         config: home.config(setting.is_manager).map_err(|source| ProbeError::Home { source })?,
         target: Target::Members(home.path("members")),
@@ -107,7 +119,8 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
     host.end().await;
     drop(host);
     played?;
-    let (events, called, sessions, left_out) = recorder.take();
+    recorder.used(home.used());
+    let Recorded { events, called, sessions, left_out, used, .. } = recorder.take();
     let mut tools = BTreeMap::new();
     for (tool, answered) in called {
         *tools.entry(tool).or_default() |= answered;
@@ -122,7 +135,7 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         ));
     }
     let Run { listed, notes, .. } = run;
-    Ok(Played { events, tools, listed, sessions, notes })
+    Ok(Played { events, tools, listed, sessions, used, notes })
 }
 
 struct Run<'a> {
@@ -171,13 +184,19 @@ impl Run<'_> {
                     self.look(true);
                 }
                 Step::Tools { variants } => caller = self.tools(&member, caller, variants, deadline).await,
-                Step::Commission => {
+                Step::Commission | Step::Neighbour => {
                     self.recorder.begin();
+                    let is_own = matches!(step, Step::Commission);
+                    let (worker, prompt) = match is_own {
+                        true => (self.key.to_string(), self.task(caller, 3)),
+                        false => (self.home.neighbour.name.to_owned(), TASK.to_owned()),
+                    };
                     match host.hall() {
-                        Some(hall) => self.commission(hall, caller).await,
+                        Some(hall) => self.commission(hall, worker, prompt).await,
                         None => self.notes.push("git is not installed, so no project was played".to_owned()),
                     }
-                    self.look(true);
+                    // What the other worker writes down is none of the member's doing.
+                    self.look(is_own);
                 }
             }
         }
@@ -268,12 +287,13 @@ impl Run<'_> {
         caller
     }
 
-    async fn commission(&mut self, hall: &Arc<Hall>, caller: u32) {
+    /// Commissions a worker on the project, and waits until it and all whom it commissions have ended.
+    async fn commission(&mut self, hall: &Arc<Hall>, worker: String, prompt: String) {
         let new = NewCommission {
             project_name: PROJECT.to_owned(),
             title: LABEL.to_owned(),
-            worker_name: self.key.to_string(),
-            prompt: self.task(caller, 3),
+            worker_name: worker,
+            prompt,
             dependencies: Vec::new(),
             resource_overrides: Default::default(),
         };
@@ -287,21 +307,15 @@ impl Run<'_> {
             Ok(id) => id,
             Err(error) => return self.recorder.see(Place::Failure, "commission", error.to_string()),
         };
-        let is_active =
-            |status: CommissionStatus| matches!(status, CommissionStatus::Dispatched | CommissionStatus::InProgress);
-        let ended = async {
-            loop {
-                tokio::time::sleep(LOOK).await;
-                match commissions.list(&CommissionFilter::default()).await {
-                    Ok(list) if list.commissions.iter().any(|one| is_active(one.status) || one.queued) => {}
-                    _ => break,
-                }
-            }
-        };
-        if timeout(STEP, ended).await.is_err() {
-            self.notes.push(format!("{}: a commission did not end in {} seconds", self.setting.name, STEP.as_secs()));
+        let is_waiting = |one: &&CommissionView| one.status == CommissionStatus::Pending && !one.queued;
+        let mut all = self.ended(hall).await;
+        // A user dispatches what the manager left to the user.
+        for one in all.iter().filter(is_waiting) {
+            let _ = commissions.dispatch(one.id.as_str(), &Requester::User).await;
         }
-        let all = commissions.list(&CommissionFilter::default()).await.map(|list| list.commissions).unwrap_or_default();
+        if all.iter().any(|one| is_waiting(&one)) {
+            all = self.ended(hall).await;
+        }
         for one in all {
             let Ok(read) = commissions.read(one.id.as_str(), None).await else { continue };
             let view = read.commission;
@@ -313,6 +327,27 @@ impl Run<'_> {
                 self.recorder.see(Place::Failure, "commission", why);
             }
         }
+    }
+
+    /// All commissions, once none of them is active.
+    async fn ended(&mut self, hall: &Arc<Hall>) -> Vec<CommissionView> {
+        let is_active =
+            |status: CommissionStatus| matches!(status, CommissionStatus::Dispatched | CommissionStatus::InProgress);
+        let filter = CommissionFilter::default();
+        let list = || hall.commissions.list(&filter);
+        let ended = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                match list().await {
+                    Ok(list) if list.commissions.iter().any(|one| is_active(one.status) || one.queued) => {}
+                    _ => break,
+                }
+            }
+        };
+        if timeout(STEP, ended).await.is_err() {
+            self.notes.push(format!("{}: a commission did not end in {} seconds", self.setting.name, STEP.as_secs()));
+        }
+        list().await.map(|list| list.commissions).unwrap_or_default()
     }
 
     /// Records what is new on disk since the last step, or only notes what is there.

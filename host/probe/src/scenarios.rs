@@ -1,6 +1,9 @@
 //! Lists the runs of a probe, and what they are compared with.
 
-use guild_contract::{Manifest, capability::MANAGER};
+use guild_contract::{
+    Manifest,
+    capability::{MANAGER, MEMORY_WRITE},
+};
 use jiff::{Timestamp, civil, tz::TimeZone};
 
 use crate::inputs::VARIANTS;
@@ -8,7 +11,7 @@ use crate::inputs::VARIANTS;
 /// The seed of random numbers, and the other one.
 const SEEDS: [u64; 2] = [7, 1_000_003];
 /// Jobs of the longest run.
-const JOBS: usize = 10;
+pub(crate) const JOBS: usize = 10;
 /// Items of a task.
 const SIZES: [usize; 3] = [3, 5, 50];
 /// The position of the other day on which a project is played.
@@ -41,6 +44,8 @@ pub(crate) enum Kind {
     Sizes,
     /// A project.
     Project,
+    /// A project after many jobs without one.
+    Later,
     /// The obedient model.
     Obedient,
 }
@@ -53,6 +58,8 @@ pub(crate) enum Step {
     Tools { variants: Vec<usize> },
     /// Commissions the member on the project.
     Commission,
+    /// Commissions the worker beside it, which is given what the member left on the project.
+    Neighbour,
 }
 
 impl Setting {
@@ -130,6 +137,12 @@ pub(crate) fn all(manifest: &Manifest, is_obedient: bool) -> Vec<Setting> {
             let name = format!("with a project, {}", shown(*day));
             all.push(Setting::new(name, Kind::Project, *day, vec![Step::Commission, Step::Commission]));
         }
+        // Only a worker that keeps notes can tell one job from another, and only a project has notes for others.
+        if !is_manager && spec.is_some_and(|spec| spec.asks(&MEMORY_WRITE)) {
+            let mut steps = steps(&[1; JOBS - 1], &[]);
+            steps.push(Step::Commission);
+            all.push(Setting::new("a project after many jobs", Kind::Later, today, steps));
+        }
         all.push(Setting::new("tasks of 3, 5 and 50 things", Kind::Sizes, today, steps(&SIZES, &[])));
     }
     let [_, other] = SEEDS;
@@ -140,7 +153,7 @@ pub(crate) fn all(manifest: &Manifest, is_obedient: bool) -> Vec<Setting> {
         obedient.is_obedient = true;
         if is_worker {
             obedient.is_manager = is_manager;
-            obedient.steps.push(Step::Commission);
+            obedient.steps.extend([Step::Commission, Step::Neighbour]);
         }
         all.push(obedient);
     }

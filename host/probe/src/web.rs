@@ -43,7 +43,7 @@ impl FakeWeb {
 #[async_trait]
 impl Search for FakeWeb {
     async fn search(&self, query: &str, limit: u32) -> Result<Vec<Hit>, ToolError> {
-        if !self.recorder.has_asked(query) {
+        if self.recorder.has_asked(query).is_none() {
             self.recorder.see(Place::Request, SEARCH, query);
         }
         let hit = |n| Hit {
@@ -65,12 +65,10 @@ struct Pages {
 impl Fetch for Pages {
     async fn fetch(&self, url: &str) -> Result<String, ToolError> {
         let FakeWeb { recorder, token } = &*self.web;
-        let by_model = recorder.has_asked(url);
         let checked = self.hosts.check_address(url);
-        let name = match (&checked, by_model) {
-            (Err(_), _) => REFUSED,
-            (Ok(()), true) => BY_MODEL,
-            (Ok(()), false) => BY_COMPONENT,
+        let name = match checked {
+            Err(_) => REFUSED,
+            Ok(()) => recorder.has_asked(url).unwrap_or(BY_COMPONENT),
         };
         recorder.see(Place::Request, name, url);
         checked?;

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use guild_contract::Grants;
+use guild_contract::{Grants, MemberKey};
 use guild_sandbox::Environment;
 use guild_session::{session::AgentRuntime, web::Web};
 
@@ -15,6 +15,9 @@ pub struct Fakes {
     pub web: Arc<dyn Fn(&Grants) -> Web + Send + Sync>,
     /// The clocks and the random numbers of each call of a component.
     pub environment: Arc<dyn Fn() -> Environment + Send + Sync>,
+    /// Told of the capabilities that a member's component used in a call of one of its tools, as `guild.toml` spells
+    /// them. The transcripts of jobs have those of jobs.
+    pub used: Arc<dyn Fn(&MemberKey, Vec<String>) + Send + Sync>,
     /// The program git; `gh` is looked for beside it.
     pub git: Option<PathBuf>,
 }

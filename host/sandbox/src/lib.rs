@@ -23,7 +23,7 @@ mod uses;
 mod versions;
 mod wasi;
 
-pub use call::{ActivateScope, Activated, Activity, RunScope, ToolFault, ToolScope};
+pub use call::{ActivateScope, Activated, Activity, RunScope, TellUses, ToolFault, ToolScope};
 pub use compile::{COMPILE, Effort, Strategy, cache::CompileCache};
 pub use engine::{Sandbox, queues::Permit};
 pub use environment::Environment;

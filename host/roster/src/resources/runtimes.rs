@@ -8,7 +8,7 @@ use guild_auth::Ingress;
 use guild_config::{Config, Runtime, directories};
 use guild_contract::{Grants, MemberKey, SpendError};
 use guild_extractive::{Extractive, LocalSearch};
-use guild_sandbox::Environment;
+use guild_sandbox::{Environment, TellUses};
 use guild_scripted::Scripted;
 use guild_session::{
     files::Files,
@@ -131,6 +131,12 @@ impl Runtimes {
     /// The clocks and the random numbers of a component's calls.
     pub(crate) fn environment(&self) -> Environment {
         self.fakes.as_ref().map(|fakes| (fakes.environment)()).unwrap_or_default()
+    }
+
+    /// The listener for the capabilities that a member's tools use, if there is one.
+    pub(crate) fn tell_uses(&self, key: &MemberKey) -> Option<TellUses> {
+        let (used, key) = (self.fakes.as_ref()?.used.clone(), key.clone());
+        Some(Arc::new(move |capabilities| used(&key, capabilities)))
     }
 
     /// The web of one job, as far as it is granted.

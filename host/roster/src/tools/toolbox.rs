@@ -145,7 +145,8 @@ impl Toolbox {
         let Reach { files, own_web, .. } = self.resources.reach(Some(&self.key), &self.grants);
         let web = if self.grants.holds(&WEB) { own_web } else { Web::default() };
         let (memory, environment) = (self.memory.clone(), self.resources.runtimes.environment());
-        ToolScope { memory, files, web, host: Handle::current(), environment, wait_until }
+        let tell_uses = self.resources.runtimes.tell_uses(&self.key);
+        ToolScope { memory, files, web, host: Handle::current(), environment, wait_until, tell_uses }
     }
 }
 

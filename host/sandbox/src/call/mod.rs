@@ -69,6 +69,9 @@ pub(crate) fn record_uses(job: &RunningJob, call: &str, capabilities: Vec<String
     }
 }
 
+/// Told of the capabilities that a component used in one call, as `guild.toml` spells them.
+pub type TellUses = Arc<dyn Fn(Vec<String>) + Send + Sync>;
+
 /// The resources that a tool call can reach. No job exists for it.
 pub struct ToolScope {
     /// The member's memory, which it can read.
@@ -83,6 +86,8 @@ pub struct ToolScope {
     pub host: Handle,
     /// The end of its wait for a permit.
     pub wait_until: Instant,
+    /// The listener for the capabilities that it uses, if there is one: a call of a tool has no transcript.
+    pub tell_uses: Option<TellUses>,
 }
 
 /// A component's error of a tool call: `tool-error` in WIT. The caller sees the text, of which 8 KiB are kept.

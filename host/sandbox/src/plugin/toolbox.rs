@@ -172,12 +172,17 @@ impl Plugin {
             environment: scope.environment,
             ..CallContext::new(&self.grants, log)
         };
+        let uses = context.uses.clone();
         let preopens = self.memory_preopen(CALL_TOOL, &context)?;
         let deadline = Deadline { seconds: self.limits.call_tool_seconds, source: "limits.call_tool_seconds" };
         let mut call = self.call(CALL_TOOL, deadline, preopens, None, context);
         let answer =
             call.bounded(async |store, instance| self.exports.call_tool(store, instance, &tool.name, input).await);
-        let answer = answer.await?;
+        let answer = answer.await;
+        if let Some(tell) = scope.tell_uses {
+            tell(uses.take());
+        }
+        let answer = answer?;
         let no_job = call.no_job_note();
         // Its resources are freed before its answer is parsed.
         drop(call);

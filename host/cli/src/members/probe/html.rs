@@ -57,6 +57,7 @@ pub(super) fn page(probe: &Probe) -> String {
         ul {
             @for name in &probe.coverage.exports_not_called { li { "the exported function " code { (safe(name)) } } }
             @for name in &probe.coverage.tools_not_answered { li { "an answer of the tool " code { (safe(name)) } } }
+            @for name in &probe.coverage.imports_not_called { li { "a call of the interface " code { (safe(name)) } } }
             @for name in &probe.coverage.grants_not_seen { li { "any use of the grant " code { (safe(name)) } } }
             @for note in &probe.coverage.notes { li { (safe(note)) } }
             li { "what waits for another day, another caller, or more work than this" }

@@ -1,8 +1,8 @@
 //! Renders a probe for a terminal, on one screen: what was found, in order of reach, and what was seen.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::fmt::Write as _;
 
-use guild_probe::{Place, Probe};
+use guild_probe::{Difference, Place, Probe};
 
 use crate::output::{BAD, LABEL, STRONG, count, one_line};
 
@@ -50,9 +50,10 @@ pub(super) fn screen(probe: &Probe) -> String {
     more(&mut out, probe.differences.len());
 
     if !probe.with_project.is_empty() {
-        let places: BTreeSet<&str> = probe.with_project.iter().map(|one| one.place.shown()).collect();
-        let places = places.into_iter().collect::<Vec<_>>().join(", ");
-        line(&mut out, &format!("  {LABEL}lines of {places} came with a project only; --html has them{LABEL:#}"));
+        let lines = |one: &Difference| format!("{} of {}", count(one.text.lines().count() as u64), one.place.shown());
+        let places = probe.with_project.iter().map(lines).collect::<Vec<_>>().join(", ");
+        let places = one_line(&places, LINE_CHARS);
+        line(&mut out, &format!("  {LABEL}lines that came with a project only: {places}; --html has them{LABEL:#}"));
     }
 
     section(&mut out, "Files of a project that programs run", probe.planted.len());
@@ -80,7 +81,8 @@ pub(super) fn screen(probe: &Probe) -> String {
     let lists = [
         ("exported functions never called", &coverage.exports_not_called),
         ("tools that never answered", &coverage.tools_not_answered),
-        ("grants of which nothing was seen", &coverage.grants_not_seen),
+        ("interfaces that it imports and never called", &coverage.imports_not_called),
+        ("grants that were never used", &coverage.grants_not_seen),
     ];
     for (label, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
         line(&mut out, &format!("  {label}: {}", one_line(&names.join(", "), LINE_CHARS)));
