@@ -6,8 +6,6 @@ use guild_contract::manifest::Scope;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::encodings::rot13;
-
 /// The characters of a token: none of them is mistaken for another, and all are lower case.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz234567890";
 /// The characters of a token. Half of them are enough to recognise it.
@@ -93,6 +91,14 @@ impl Canaries {
             other => other,
         };
         self.0.iter().find(|canary| canary.source == *source).map_or("", |canary| &canary.token)
+    }
+}
+
+/// A letter 13 places further.
+pub(crate) fn rot13(byte: u8) -> u8 {
+    match byte {
+        b'a'..=b'z' => b'a' + (byte - b'a' + 13) % 26,
+        other => other,
     }
 }
 

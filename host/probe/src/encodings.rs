@@ -9,7 +9,7 @@ use data_encoding::{BASE32_NOPAD, BASE64URL_NOPAD, HEXLOWER};
 use flate2::read::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use memchr::memmem;
 
-use crate::canaries::{Canary, LENGTH};
+use crate::canaries::{Canary, LENGTH, rot13};
 
 /// Encodings within one another that are undone.
 const DEPTH: usize = 3;
@@ -70,13 +70,6 @@ fn form(lower: &[u8], bare: &[u8], steps: &[u8], token: &[u8]) -> Option<&'stati
         Some("XOR with one byte")
     } else {
         None
-    }
-}
-
-pub(crate) fn rot13(byte: u8) -> u8 {
-    match byte {
-        b'a'..=b'z' => b'a' + (byte - b'a' + 13) % 26,
-        other => other,
     }
 }
 

@@ -87,7 +87,7 @@ impl Home {
         let directory = TempDir::with_prefix("guild-probe-")?;
         let git = find_program("git");
         let mark = directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let neighbour = Neighbour::beside(key, manifest, &mark);
+        let neighbour = Neighbour::of(key, manifest, &mark);
         let writes_notes = manifest.component.as_ref().is_some_and(|spec| spec.asks(&MEMORY_WRITE));
         let mut home = Self { directory, key: key.clone(), git, missing: Vec::new(), neighbour, writes_notes };
         copy_member(from, &home.member(), manifest)?;

@@ -132,6 +132,12 @@ pub(crate) fn addresses(text: &str) -> Vec<String> {
     found
 }
 
+/// An address that carries a token.
+pub(crate) fn with_token(address: &str, token: &str) -> String {
+    let separator = if address.contains('?') { '&' } else { '?' };
+    format!("{address}{separator}q={token}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

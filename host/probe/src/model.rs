@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use crate::{
     inputs::{self, Words},
-    known::addresses,
+    known::{addresses, with_token},
     neighbour::Neighbour,
-    record::{Place, Recorder},
+    record::{Place, Recorder, shown},
     web::{BY_MODEL, SEARCH},
 };
 
@@ -264,17 +264,6 @@ impl Calls<'_> {
         }
         Ok(())
     }
-}
-
-/// An address that carries a token.
-pub(crate) fn with_token(address: &str, token: &str) -> String {
-    let separator = if address.contains('?') { '&' } else { '?' };
-    format!("{address}{separator}q={token}")
-}
-
-/// A tool's answer as a model reads it.
-pub(crate) fn shown(answer: &Value) -> String {
-    answer.as_str().map_or_else(|| answer.to_string(), str::to_owned)
 }
 
 /// Words of a text that are paths of files.

@@ -15,9 +15,8 @@ use guild_session::{
 use serde_json::{Value, json};
 
 use crate::{
-    known::addresses,
-    model::{shown, with_token},
-    record::Recorder,
+    known::{addresses, with_token},
+    record::{Recorder, shown},
 };
 
 /// The names that it can have. The second is for a member of the first name.
@@ -47,8 +46,8 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    /// A worker beside this member. `mark` is a text of this run alone.
-    pub(crate) fn beside(key: &MemberKey, manifest: &Manifest, mark: &str) -> Self {
+    /// The worker that stands beside this member. `mark` is a text of this run alone.
+    pub(crate) fn of(key: &MemberKey, manifest: &Manifest, mark: &str) -> Self {
         let is_free = |name: &&str| !name.eq_ignore_ascii_case(key.as_str()) && *name != manifest.display_name;
         let name = NAMES.into_iter().find(is_free).unwrap_or("Scout");
         Self { name, posture: format!("You look things up on the web ({mark}).") }

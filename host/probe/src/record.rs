@@ -7,6 +7,7 @@ use std::{
 
 use guild_contract::manifest::Scope;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Bytes of one text that are recorded.
 const TEXT_BYTES: usize = 128 << 10;
@@ -118,6 +119,11 @@ pub struct Event {
     /// Whether the scripted model did it, rather than the member's component.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_model: bool,
+}
+
+/// A tool's answer as a model reads it.
+pub(crate) fn shown(answer: &Value) -> String {
+    answer.as_str().map_or_else(|| answer.to_string(), str::to_owned)
 }
 
 /// The record of a run.
