@@ -362,9 +362,8 @@ async fn a_call_that_may_have_had_its_effect_is_told_as_interrupted_once_and_not
     let kept = Arc::new(Kept::default());
     let own = Own::tools("send", || panic!("it is called"));
     let called = Entry::Call { session: 1, call: "1.1.0".to_owned(), tool: "send".to_owned(), input: json!({}) };
-    let resumed = |history: &[Entry]| {
-        ToolSet::new(1, [own.clone()]).unwrap().with_journal(kept.clone()).with_history(history)
-    };
+    let resumed =
+        |history: &[Entry]| ToolSet::new(1, [own.clone()]).unwrap().with_journal(kept.clone()).with_history(history);
     let call = || ToolCall { id: "1.1.0".to_owned(), name: "send".to_owned(), input: json!({}) };
     let told = resumed(std::slice::from_ref(&called)).call(call()).await.unwrap_err();
     assert!(told.to_string().contains("it may have had its effect"), "{told}");
