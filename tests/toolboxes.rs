@@ -460,7 +460,7 @@ fn a_call_whose_answer_a_killed_host_did_not_see_is_told_as_interrupted_and_not_
     let fixture = Fixture::new(calling(vec![("box__do", json!({"n": 1}))]));
     fixture.needs(&["box"]);
     // A call that is made a second time would not end within the time of this test.
-    fixture.toolbox("box", &guest::toolbox("(loop $forever (br $forever))"), &json!({}));
+    fixture.toolbox("box", &guest::toolbox("(loop $forever (result i32) (br $forever))"), &json!({}));
     let host = fixture.serve();
     let id = host.at(WORKER).start("t");
     let is_made = |entry: &Value| entry["type"] == "call" && entry["tool"] == "box__do";
