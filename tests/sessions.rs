@@ -124,6 +124,30 @@ fn a_model_researches_with_its_tools_and_every_token_is_accounted_for() {
 }
 
 #[test]
+fn a_second_host_of_the_same_directory_takes_it_over_when_the_first_is_killed() {
+    let gate = Gate::closed();
+    let asked = gate.clone();
+    let fixture = Fixture::new(move |request: &Received| match request.turn() {
+        0 if request.number == 0 => submit("never").behind(&asked),
+        0 => submit("by the second host"),
+        _ => Reply::text("Done."),
+    });
+    let (config, docs) = (fixture.home.path("guild.toml"), fixture.home.path("docs"));
+    let options = ["--config", config.to_str().unwrap(), "--sources", docs.to_str().unwrap()];
+    let first = fixture.home.serve_roster(&options);
+    let second = fixture.home.serve_roster(&options);
+    second.prints(&format!("is already served by process {}", first.pid()));
+    let id = first.at("researcher").start("How long does a luna moth live?");
+    fixture.asked(1);
+    assert!(second.at("researcher").status(&id).is_err());
+    first.kill();
+    let client = second.at("researcher");
+    wait_for("the second host to serve the member", || client.status(&id).ok());
+    assert_eq!(client.ended(&id)["status"], "completed");
+    assert_eq!(client.result(&id).unwrap()["output"], "by the second host");
+}
+
+#[test]
 fn killed_in_the_middle_of_ten_turns_a_job_is_resumed_and_records_each_decision_once() {
     let gates: Vec<Gate> = (0..3).map(|_| Gate::closed()).collect();
     let script_gates = gates.clone();

@@ -456,6 +456,28 @@ fn a_resumed_job_has_its_toolboxes_again_or_fails_and_names_the_one_that_is_gone
 }
 
 #[test]
+fn a_call_whose_answer_a_killed_host_did_not_see_is_told_as_interrupted_and_not_made_again() {
+    let fixture = Fixture::new(calling(vec![("box__do", json!({"n": 1}))]));
+    fixture.needs(&["box"]);
+    // A call that is made a second time would not end within the time of this test.
+    fixture.toolbox("box", &guest::toolbox("(loop $forever (result i32) (br $forever))"), &json!({}));
+    let host = fixture.serve();
+    let id = host.at(WORKER).start("t");
+    let is_made = |entry: &Value| entry["type"] == "call" && entry["tool"] == "box__do";
+    wait_for("the call", || fixture.transcript(&id).iter().any(is_made).then_some(()));
+    host.kill();
+    let host = fixture.serve();
+    let status = host.at(WORKER).ended(&id);
+    assert_eq!(status["status"], "completed", "{status}");
+    let told = "interrupted before it was answered, and not made again: it may have had its effect";
+    let results = fixture.results(&id);
+    assert!(results[0]["error"].as_str().unwrap().starts_with(told), "{results:?}");
+    assert_eq!(fixture.transcript(&id).iter().filter(|entry| is_made(entry)).count(), 1);
+    let requests = fixture.provider.requests();
+    assert!(requests.iter().any(|request| request.body.to_string().contains(told)), "the model is told");
+}
+
+#[test]
 fn a_host_of_one_member_takes_only_the_components_of_its_toolboxes() {
     let fixture = Fixture::new(calling(vec![("box__do", json!({"n": 1}))]));
     fixture.needs(&["box"]);

@@ -2,7 +2,7 @@
 //!
 //! All runtimes call their tools through it. It writes each call into the transcript before the call is made and after
 //! it was answered, bounds each result, and answers a call of a resumed session from the transcript if its result is
-//! there.
+//! there, or if it was interrupted and must not be made again.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -44,8 +44,8 @@ pub struct ToolSet {
     session: u32,
     tools: Vec<(Arc<ToolDefinition>, Target)>,
     journal: Arc<dyn Journal>,
-    /// Calls that were answered before the host restarted, by id, with their results.
-    past_calls: HashMap<String, (ToolCall, Result<Value, ToolError>)>,
+    /// Calls from before the host restarted, by id, with their results if these are known.
+    past_calls: HashMap<String, (ToolCall, Option<Result<Value, ToolError>>)>,
     /// Whether no call of the history is made again, even without a known result.
     converses: bool,
     result_bytes: usize,
@@ -106,24 +106,25 @@ impl ToolSet {
         self
     }
 
-    /// Answers calls that have a result in `history`, the session's entries from before its host stopped, with that
-    /// result; they are neither made nor recorded again. A different call under the same id, as a session with changed
-    /// sources makes it, is made.
+    /// Answers calls of `history`, the session's entries from before its host stopped. One that has a result there is
+    /// answered with it, and neither made nor recorded again. One without a result is made again if it only reads or
+    /// [`Tools::repeats_safely`]; any other is answered as interrupted, since it may have had its effect. A different
+    /// call under the same id, as a session with changed sources makes it, is made.
     #[must_use]
     pub fn with_history(mut self, history: &[Entry]) -> Self {
-        let mut calls = HashMap::new();
         for entry in history {
             match entry {
-                Entry::Call { call, tool, input, .. } => drop(calls.insert(call, (tool, input))),
+                Entry::Call { call, tool, input, .. } => {
+                    let made = ToolCall { id: call.clone(), name: tool.clone(), input: input.clone() };
+                    self.past_calls.insert(call.clone(), (made, None));
+                }
                 Entry::Result { call, output, error, .. } => {
-                    let Some((tool, input)) = calls.get(call) else { continue };
-                    let result = match error {
+                    let Some((_, result)) = self.past_calls.get_mut(call) else { continue };
+                    *result = Some(match error {
                         // The text of `Unavailable` is shown unchanged.
                         Some(text) => Err(ToolError::Unavailable(text.clone())),
                         None => Ok(output.clone().unwrap_or_default()),
-                    };
-                    let past = ToolCall { id: call.clone(), name: String::clone(tool), input: Value::clone(input) };
-                    self.past_calls.insert(call.clone(), (past, result));
+                    });
                 }
                 _ => {}
             }
@@ -132,15 +133,9 @@ impl ToolSet {
     }
 
     /// Answers calls from the history like [`Self::with_history`], for a conversation: none of its calls is ever made
-    /// again, even without a result or with another input.
+    /// again, even if it only reads or has another input.
     #[must_use]
     pub fn with_conversation(mut self, history: &[Entry]) -> Self {
-        for entry in history {
-            let Entry::Call { call, tool, input, .. } = entry else { continue };
-            let reads = self.tools.iter().any(|(known, _)| known.name == *tool && known.read_only);
-            let past = ToolCall { id: call.clone(), name: tool.clone(), input: input.clone() };
-            self.past_calls.insert(call.clone(), (past, Err(ToolError::Unavailable(interrupted(reads).to_owned()))));
-        }
         self.converses = true;
         self.with_history(history)
     }
@@ -164,6 +159,28 @@ impl ToolSet {
         if !self.tools.iter().any(|(known, _)| known.name == definition.name) {
             self.tools.push((definition, target));
         }
+    }
+
+    /// The answer of a call that is not made, since the history has it.
+    fn answer_from_history(&self, call: &ToolCall) -> Option<Result<Value, ToolError>> {
+        let (past, result) = self.past_calls.get(&call.id)?;
+        if past != call {
+            let error = || ToolError::InvalidInput(format!("another call with the id {:?} was made before", call.id));
+            return self.converses.then(|| Err(error()));
+        }
+        if let Some(result) = result {
+            return Some(result.clone());
+        }
+        let tool = self.tools.iter().find(|(definition, _)| definition.name == call.name);
+        let reads = tool.is_some_and(|(definition, _)| definition.read_only);
+        let repeats = matches!(tool, Some((_, Target::Set(set))) if set.repeats_safely(&call.name));
+        if !self.converses && (reads || repeats) {
+            return None;
+        }
+        let error = interrupted(reads).to_owned();
+        let (session, id) = (self.session, call.id.clone());
+        self.journal.write(&Entry::Result { session, call: id, ms: 0, output: None, error: Some(error.clone()) });
+        Some(Err(ToolError::Unavailable(error)))
     }
 
     async fn dispatch(&self, call: ToolCall) -> Result<Value, ToolError> {
@@ -196,15 +213,8 @@ impl Tools for ToolSet {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        if let Some((past, result)) = self.past_calls.get(&call.id)
-            && (*past == call || self.converses)
-        {
-            return match *past == call {
-                true => result.clone(),
-                false => {
-                    Err(ToolError::InvalidInput(format!("another call with the id {:?} was made before", call.id)))
-                }
-            };
+        if let Some(answer) = self.answer_from_history(&call) {
+            return answer;
         }
         let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
         self.journal.write(&Entry::Call { session, call: id.clone(), tool: tool.clone(), input: call.input.clone() });
@@ -219,7 +229,7 @@ impl Tools for ToolSet {
         let result = bounded(self.dispatch(call).instrument(span).await, self.result_bytes);
         let over = matches!(result, Err(ToolError::JobEnded)) || result.is_err() && self.cancel.is_cancelled();
         if over {
-            // The session ended during the call, so the call counts as not answered: a resumed session makes it again.
+            // The session ended during the call, so the call counts as not answered.
             return result;
         }
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

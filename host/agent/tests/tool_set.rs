@@ -358,6 +358,24 @@ async fn a_call_that_was_answered_before_a_restart_is_not_made_again() {
 }
 
 #[tokio::test]
+async fn a_call_that_may_have_had_its_effect_is_told_as_interrupted_once_and_not_made_again() {
+    let kept = Arc::new(Kept::default());
+    let own = Own::tools("send", || panic!("it is called"));
+    let called = Entry::Call { session: 1, call: "1.1.0".to_owned(), tool: "send".to_owned(), input: json!({}) };
+    let resumed =
+        |history: &[Entry]| ToolSet::new(1, [own.clone()]).unwrap().with_journal(kept.clone()).with_history(history);
+    let call = || ToolCall { id: "1.1.0".to_owned(), name: "send".to_owned(), input: json!({}) };
+    let told = resumed(std::slice::from_ref(&called)).call(call()).await.unwrap_err();
+    assert!(told.to_string().contains("it may have had its effect"), "{told}");
+    let result = kept.entries();
+    assert!(matches!(&*result, [Entry::Result { error: Some(text), .. }] if *text == told.to_string()), "{result:?}");
+    // The next host finds the result, and records no second one.
+    let history = [vec![called], result].concat();
+    assert_eq!(resumed(&history).call(call()).await, Err(told));
+    assert_eq!(kept.entries().len(), 1);
+}
+
+#[tokio::test]
 async fn a_conversation_never_makes_a_call_of_its_history_again() {
     let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
     let called = |id: &str, input: Value| Entry::Call {
@@ -381,9 +399,9 @@ async fn a_conversation_never_makes_a_call_of_its_history_again() {
     assert_eq!(again("2.1.0").await, Ok(json!("first")));
     assert!(again("2.1.1").await.unwrap_err().to_string().contains("it may have had its effect"));
     assert!(again("2.1.2").await.unwrap_err().to_string().contains("another call with the id"));
-    assert_eq!((job.calls().len(), kept.entries().len()), (0, 0));
+    assert_eq!((job.calls().len(), kept.entries().len()), (0, 1));
     assert_eq!(again("2.1.3").await, Ok(json!("ok")));
-    assert_eq!((job.calls().len(), kept.entries().len()), (1, 2));
+    assert_eq!((job.calls().len(), kept.entries().len()), (1, 3));
 }
 
 #[tokio::test]

@@ -287,6 +287,10 @@ impl Tools for ManagerTools {
         let token = self.activity.as_ref().and_then(|activity| activity.token.clone());
         with_token(token, self.perform(call)).await.map_err(|error| self.without_paths(error))
     }
+
+    fn repeats_safely(&self, _tool: &str) -> bool {
+        true
+    }
 }
 
 impl ManagerTools {

@@ -328,4 +328,8 @@ impl Tools for JobTools {
         }
         Ok(Value::String(tool.answer.to_owned()))
     }
+
+    fn repeats_safely(&self, _tool: &str) -> bool {
+        true
+    }
 }

@@ -26,7 +26,7 @@ pub use files::{
 pub use job_tools::{ActivityKind, JobReport, JobTools, Reporting};
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
-pub use running::{RunningJob, tail::Tail};
+pub use running::{RunningJob, tail::Tail, view::JobView};
 pub use store::{
     JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, Staged, StoreOptions, filter,
     interrupted,

@@ -226,11 +226,8 @@ impl Run<'_> {
             Err(refused) => return self.recorder.see(Place::Failure, "dispatch", refused.message),
         };
         let ended = async {
-            while let Some(job) = member.store().running(id.as_str()) {
-                let mut changes = job.changes();
-                if member.store().running(id.as_str()).is_none() || changes.changed().await.is_err() {
-                    break;
-                }
+            if let Some(job) = member.store().follow(id.as_str()) {
+                job.ended().await;
             }
         };
         if timeout(STEP, ended).await.is_err() {

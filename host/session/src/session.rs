@@ -106,10 +106,11 @@ pub struct Session {
     /// `result` and `end`.
     pub journal: Arc<dyn Journal>,
     /// The entries of this session from before its host stopped, in order, with its calls and their results; empty for
-    /// a new session. A call without a result may or may not have had its effect: it is made again under the same id,
-    /// and has its effect once.
+    /// a new session. A call without a result may or may not have had its effect. The runtime makes it again under the
+    /// same id, and the tool set answers it: it carries the call out where that is safe
+    /// ([`Tools::repeats_safely`]), and else says that it was interrupted.
     ///
-    /// In a conversation it is never made again, since the caller has written a result for it
+    /// In a conversation each call has a result, since the caller has written one for it
     /// ([`crate::transcript::dangling_calls`]). There `end` lines end turns of the conversation.
     pub history: Vec<Entry>,
 }

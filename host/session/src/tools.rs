@@ -194,8 +194,8 @@ impl From<OperationError> for ToolError {
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
-    /// The call's id in its job, also after a restart. An effect is stored with the id, so that a repeated call has its
-    /// effect once.
+    /// The call's id in its job, also after a restart. The host's own tools store an effect with it, so that a repeated
+    /// call has its effect once; see [`Tools::repeats_safely`].
     pub id: String,
     /// The tool.
     pub name: String,
@@ -212,6 +212,13 @@ pub trait Tools: Send + Sync {
 
     /// Calls a tool. A text result is a JSON string. A name that is not in `definitions` is `InvalidInput`.
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError>;
+
+    /// Whether a repeated call of this tool, under the same id, has its effect once. A call whose result is unknown
+    /// after a crash of the host is then made again. The model is told that any other call which changes something was
+    /// interrupted.
+    fn repeats_safely(&self, _tool: &str) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -122,6 +122,10 @@ impl Tools for Desk {
         self.calls.lock().unwrap().push(call.clone());
         (self.answering)(call).await
     }
+
+    fn repeats_safely(&self, _tool: &str) -> bool {
+        true
+    }
 }
 
 pub(crate) const PROVIDERS: [Provider; 4] = [Provider::Anthropic, Provider::OpenAi, Provider::Gemini, Provider::Ollama];

@@ -64,6 +64,10 @@ impl Tools for Job {
         self.calls.lock().unwrap().push(call);
         Ok(json!("ok"))
     }
+
+    fn repeats_safely(&self, _tool: &str) -> bool {
+        true
+    }
 }
 
 /// A job's transcript and log, kept in memory.

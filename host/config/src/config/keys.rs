@@ -344,7 +344,7 @@ mod tests {
         tables(&full.clone().into(), &[], &mut ways);
         // The file itself cannot be a list.
         ways.retain(|way| !way.is_empty());
-        assert_eq!(ways.len(), 18, "{ways:?}");
+        assert_eq!(ways.len(), 19, "{ways:?}");
         for way in ways {
             let mut changed = Value::from(full.clone());
             let place = at(&mut changed, &way);

@@ -164,4 +164,8 @@ impl Tools for ReportTools {
         in_background(async move { reporting.submit_once(summary, artifacts, id).await }).await?;
         Ok(answer("The result is submitted. Your work is done."))
     }
+
+    fn repeats_safely(&self, _tool: &str) -> bool {
+        true
+    }
 }

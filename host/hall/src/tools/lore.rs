@@ -177,4 +177,9 @@ impl Tools for LoreTools {
         is_offered(self, &call.name)?;
         self.clone().carry_out(call).await
     }
+
+    // A document is written as a whole.
+    fn repeats_safely(&self, _tool: &str) -> bool {
+        true
+    }
 }

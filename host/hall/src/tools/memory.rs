@@ -186,4 +186,8 @@ impl Tools for MemoryTools {
         let (job, grants) = (self.job.clone(), self.grants.clone());
         blocking(move || call_blocking(&job, &grants, call)).await
     }
+
+    fn repeats_safely(&self, _tool: &str) -> bool {
+        true
+    }
 }

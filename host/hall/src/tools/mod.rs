@@ -109,6 +109,10 @@ impl Tools for ActivityTools {
         let (_, set) = tool.ok_or_else(|| unknown(&call.name))?;
         set.call(call).await
     }
+
+    fn repeats_safely(&self, tool: &str) -> bool {
+        self.tools.iter().find(|(known, _)| known.name == tool).is_some_and(|(_, set)| set.repeats_safely(tool))
+    }
 }
 
 /// A tool whose input is a `T`.

@@ -150,4 +150,9 @@ impl Tools for WorkspaceTools {
         let tools = self.clone();
         blocking(move || tools.call_blocking(call)).await
     }
+
+    // An edit that is made twice may change what the first one wrote.
+    fn repeats_safely(&self, tool: &str) -> bool {
+        tool == WRITE
+    }
 }

@@ -5,6 +5,7 @@ mod compaction;
 mod origin;
 mod original_notes;
 mod scoped;
+mod shelf;
 
 use std::{
     fmt::Display,
@@ -17,17 +18,18 @@ use cap_std::fs::Dir;
 use guild_contract::{JobId, Limits, manifest::Scope, text::hex};
 use guild_fs::{
     clock::{Clock, rfc3339},
-    durable::{Survives, if_there, open_or_make_dir, read, read_whole, remove_temporaries, replace, sync_dir},
+    durable::read,
     fingerprint::Fingerprint,
 };
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::{runtime::Handle, sync::Semaphore};
 
-use crate::{error::StoreError, files::record::pretty, sync::lock};
+use crate::{error::StoreError, sync::lock};
 use guild_session::{activation::MemoryNote, tools::ToolError};
 
 use origin::{Origin, Origins, Writers};
+use shelf::{NotChanged, NoteFiles, Shelf, Written, file};
 
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
 pub use origin::Writer;
@@ -38,10 +40,6 @@ pub use scoped::{Granted, ScopeNotes, ScopedMemory};
 pub(crate) const MEMORY: &str = "memory";
 /// The key that compaction writes under.
 pub(crate) const COMPACTED: &str = "compacted";
-/// The origins of memories: a map from keys to [`Origin`].
-const ORIGINS: &str = ".origin.json";
-/// Bytes of [`ORIGINS`] that are read at most.
-const MAX_ORIGINS_BYTES: u64 = 4 * 1024 * 1024;
 /// The separator of two memories in a prompt.
 const SEPARATOR: &str = "\n---\n";
 /// Characters of a key.
@@ -50,6 +48,8 @@ const MAX_KEY: usize = 64;
 const CALLS: usize = 16;
 /// Bytes of a character in UTF-8, at most.
 const CHAR_BYTES: u64 = 4;
+/// How often a change is made again because the memory was changed meanwhile.
+const ATTEMPTS: usize = 16;
 
 /// One memory of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,9 +82,7 @@ impl Source<'_> {
 
 /// The memories of one scope: of a member, of a project, or of all projects. Its methods block on the file system.
 pub struct MemoryStore {
-    root: Dir,
-    /// The directory of the memories, in `root`.
-    path: PathBuf,
+    shelf: Box<dyn Shelf>,
     scope: Scope,
     limits: Mutex<Arc<Limits>>,
     clock: Arc<dyn Clock>,
@@ -110,10 +108,6 @@ struct Change {
     text: String,
     /// Whether it contains earlier text.
     keeps: bool,
-}
-
-fn file(key: &str) -> String {
-    format!("{key}.md")
 }
 
 fn sha256(text: &str) -> String {
@@ -179,11 +173,9 @@ impl MemoryStore {
         limits: Arc<Limits>,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Arc<Self>> {
-        let store = Self::new(root, path.into(), scope, limits, clock)?;
-        if let Err(e) = remove_temporaries(&store.dir()?) {
-            tracing::warn!("temporary files are left in {}/: {e}", store.path.display());
-        }
-        Ok(store)
+        let files = NoteFiles::new(root, path.into())?;
+        files.tidy()?;
+        Ok(Self::new(files, scope, limits, clock))
     }
 
     /// The memory of a member that another process may own, for reading only: no file is removed or condensed.
@@ -192,26 +184,19 @@ impl MemoryStore {
     ///
     /// Returns an error when the handle on the directory cannot be duplicated.
     pub fn to_read(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
-        Self::new(member, MEMORY.into(), Scope::Worker, limits, clock)
+        Ok(Self::new(NoteFiles::new(member, MEMORY.into())?, Scope::Worker, limits, clock))
     }
 
-    fn new(
-        root: &Dir,
-        path: PathBuf,
-        scope: Scope,
-        limits: Arc<Limits>,
-        clock: Arc<dyn Clock>,
-    ) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self {
-            root: root.try_clone()?,
-            path,
+    fn new(files: NoteFiles, scope: Scope, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            shelf: Box::new(files),
             scope,
             limits: Mutex::new(limits),
             clock,
             changes: Mutex::new(()),
             condenser: Mutex::new(None),
             compacting: Arc::new(Semaphore::new(1)),
-        }))
+        })
     }
 
     /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from.
@@ -231,7 +216,7 @@ impl MemoryStore {
         source: Option<Source<'_>>,
     ) -> Result<(), ToolError> {
         self.write(key, content, source, |now| {
-            let before = now?.or(before).unwrap_or_default();
+            let before = now?.or_else(|| before.clone()).unwrap_or_default();
             let before = before.trim_end();
             let keeps = !before.is_empty();
             Ok(Change { text: if keeps { format!("{before}\n{content}") } else { content.to_owned() }, keeps })
@@ -244,18 +229,38 @@ impl MemoryStore {
         key: &str,
         asked: &str,
         source: Option<Source<'_>>,
-        change: impl FnOnce(Result<Option<String>, ToolError>) -> Result<Change, ToolError>,
+        change: impl Fn(Result<Option<String>, ToolError>) -> Result<Change, ToolError>,
     ) -> Result<(), ToolError> {
         check_own_key(key)?;
         if asked.trim().is_empty() {
             return Err(ToolError::InvalidInput("content must not be empty".to_owned()));
         }
-        let doing = "could not store the memory";
+        let failed = StoreError::io("could not store the memory");
         let _changes = lock(&self.changes);
+        for _ in 0..ATTEMPTS {
+            match self.try_write(key, asked, source, &change)? {
+                Ok(()) => return Ok(()),
+                Err(NotChanged::Outdated) => {}
+                Err(NotChanged::Failed(e)) => return Err(failed(e).into()),
+            }
+        }
+        Err(ToolError::Unavailable(format!("the memory {key:?} is being changed by others; store it again later")))
+    }
+
+    /// Makes a change of [`Self::write`] once.
+    fn try_write(
+        &self,
+        key: &str,
+        asked: &str,
+        source: Option<Source<'_>>,
+        change: impl Fn(Result<Option<String>, ToolError>) -> Result<Change, ToolError>,
+    ) -> Result<Result<(), NotChanged>, ToolError> {
+        let doing = "could not store the memory";
         let dir = self.dir().map_err(StoreError::io(doing))?;
+        let expected = Fingerprint::at(&dir, file(key)).map_err(StoreError::io(doing))?;
         let now = self.text(&dir, key);
         let (mut calls, mut earlier) = (Vec::new(), Writers::of(None));
-        if let Some(origin) = self.origins(&dir).remove(key) {
+        if let Some(origin) = self.files().origins(&dir).remove(key) {
             let is_as_stored = matches!(&now, Ok(Some(text)) if sha256(text) == origin.sha256);
             if is_as_stored {
                 earlier = origin.writers();
@@ -265,7 +270,7 @@ impl MemoryStore {
         }
         let call = source.and_then(|source| source.digest(asked));
         if call.as_ref().is_some_and(|call| calls.contains(call)) {
-            return Ok(());
+            return Ok(Ok(()));
         }
         calls.drain(..calls.len().saturating_sub(CALLS - 1));
         calls.extend(call);
@@ -276,7 +281,7 @@ impl MemoryStore {
                 "the memory has {size} characters; limits.memory_injection_chars allows {limit}"
             )));
         }
-        let there = self.files(&dir).map_err(StoreError::io(doing))?;
+        let there = self.files().list(&dir).map_err(StoreError::io(doing))?;
         let others = || there.iter().filter(|(other, _)| other != key);
         if let Some((other, _)) = others().find(|(other, _)| other.eq_ignore_ascii_case(key)) {
             return Err(ToolError::InvalidInput(format!(
@@ -297,12 +302,7 @@ impl MemoryStore {
             }
             Origin { job: Some(source.job.clone()), stored: self.now(), sha256: sha256(&text), writers, calls }
         });
-        self.change_origins(&dir, |origins| {
-            origins.remove(key);
-            origin.map(|origin| (key.to_owned(), origin))
-        });
-        replace(&dir, &file(key), text.as_bytes(), Survives::PowerCut).map_err(StoreError::io(doing))?;
-        Ok(())
+        Ok(self.shelf.put(Written { key, text: &text, origin }, expected))
     }
 
     /// A memory's text; `None` if there is none of that key.
@@ -327,7 +327,7 @@ impl MemoryStore {
     /// All memories, newest first, with the condensed one under `compacted`.
     pub fn list(&self) -> Result<Vec<MemoryEntry>, ToolError> {
         let doing = "could not list the memories";
-        let files = self.dir().and_then(|dir| self.files(&dir)).map_err(StoreError::io(doing))?;
+        let files = self.dir().and_then(|dir| self.files().list(&dir)).map_err(StoreError::io(doing))?;
         let entry = |(key, file): (String, Fingerprint)| MemoryEntry { key, bytes: file.size(), modified: time(&file) };
         Ok(files.into_iter().map(entry).collect())
     }
@@ -338,15 +338,12 @@ impl MemoryStore {
         let doing = "could not delete the memory";
         let _changes = lock(&self.changes);
         let dir = self.dir().map_err(StoreError::io(doing))?;
-        let removed = if_there(dir.remove_file(file(key))).map_err(StoreError::io(doing))?.is_some();
-        if removed {
-            sync_dir(&dir).map_err(StoreError::io(doing))?;
-            self.change_origins(&dir, |origins| {
-                origins.remove(key);
-                None
-            });
+        while let Some(file) = Fingerprint::at(&dir, file(key)).map_err(StoreError::io(doing))? {
+            if !self.shelf.remove(&[(key, file)]).map_err(StoreError::io(doing))?.is_empty() {
+                return Ok(true);
+            }
         }
-        Ok(removed)
+        Ok(false)
     }
 
     /// The memories that an activation is given (REQ-WD-28): newest first by the files' times, whole, as many as are
@@ -361,16 +358,16 @@ impl MemoryStore {
     /// reading is logged, and gives no memories.
     fn newest(&self, max_chars: u64) -> Vec<Seen> {
         self.read_newest(max_chars).unwrap_or_else(|e| {
-            tracing::warn!("the memories in {}/ cannot be read, and none is given: {e}", self.path.display());
+            tracing::warn!("the memories in {}/ cannot be read, and none is given: {e}", self.files().path.display());
             Vec::new()
         })
     }
 
     fn read_newest(&self, max_chars: u64) -> io::Result<Vec<Seen>> {
         let dir = self.dir()?;
-        let origins = self.origins(&dir);
+        let origins = self.files().origins(&dir);
         let (mut newest, mut total) = (Vec::new(), 0);
-        for (key, _) in self.files(&dir)? {
+        for (key, _) in self.files().list(&dir)? {
             let Some(seen) = self.see(&dir, &key, &origins) else { continue };
             let size = chars(&seen.note.content);
             if size > max_chars {
@@ -394,8 +391,8 @@ impl MemoryStore {
     /// All memories that can be injected, newest first.
     pub(crate) fn see_all(&self) -> io::Result<Vec<Seen>> {
         let dir = self.dir()?;
-        let origins = self.origins(&dir);
-        Ok(self.files(&dir)?.into_iter().filter_map(|(key, _)| self.see(&dir, &key, &origins)).collect())
+        let origins = self.files().origins(&dir);
+        Ok(self.files().list(&dir)?.into_iter().filter_map(|(key, _)| self.see(&dir, &key, &origins)).collect())
     }
 
     /// Replaces the memories that were `seen` by `text`, except memories that have changed since. After an error, all
@@ -407,30 +404,23 @@ impl MemoryStore {
             let now = self.see(&dir, &seen.note.key, &Origins::new());
             now.is_some_and(|now| (&now.note.content, &now.file) == (&seen.note.content, &seen.file))
         };
-        let unchanged = match seen.iter().find(|seen| seen.note.key == COMPACTED) {
-            Some(before) => is_unchanged(before),
-            None => Fingerprint::at(&dir, file(COMPACTED))?.is_none(),
-        };
-        if !unchanged {
-            return Err(io::Error::other("compacted.md was edited meanwhile"));
+        let before = seen.iter().find(|seen| seen.note.key == COMPACTED);
+        if !before.is_none_or(is_unchanged) {
+            return Err(io::Error::other(NotChanged::Outdated));
         }
-        replace(&dir, &file(COMPACTED), text.as_bytes(), Survives::PowerCut)?;
-        let mut removed = Vec::new();
-        for Seen { note, .. } in seen.iter().filter(|seen| seen.note.key != COMPACTED && is_unchanged(seen)) {
-            if_there(dir.remove_file(file(&note.key)))?;
-            removed.push(note.key.as_str());
-        }
-        sync_dir(&dir)?;
         let mut writers = Writers::default();
         for seen in seen {
             writers.add(seen.origin.as_ref().map_or_else(|| Writers::of(None), Origin::writers).members());
         }
         let origin = Origin { job: None, stored: self.now(), sha256: sha256(text), writers, calls: Vec::new() };
-        self.change_origins(&dir, |origins| {
-            origins.retain(|key, _| !removed.contains(&key.as_str()));
-            Some((COMPACTED.to_owned(), origin))
-        });
-        Ok(removed.len())
+        let compacted = Written { key: COMPACTED, text, origin: Some(origin) };
+        self.shelf.put(compacted, before.map(|before| before.file)).map_err(|e| match e {
+            NotChanged::Failed(e) => e,
+            outdated @ NotChanged::Outdated => io::Error::other(outdated),
+        })?;
+        let covered = seen.iter().filter(|seen| seen.note.key != COMPACTED && is_unchanged(seen));
+        let covered: Vec<_> = covered.map(|seen| (seen.note.key.as_str(), seen.file)).collect();
+        Ok(self.shelf.remove(&covered)?.len())
     }
 
     pub(crate) fn now(&self) -> String {
@@ -449,7 +439,7 @@ impl MemoryStore {
 
     /// The files' sizes in bytes, which are at least their characters.
     pub(crate) fn total_bytes(&self) -> io::Result<u64> {
-        Ok(self.files(&self.dir()?)?.iter().map(|(_, file)| file.size()).sum())
+        Ok(self.files().list(&self.dir()?)?.iter().map(|(_, file)| file.size()).sum())
     }
 
     /// A handle on the directory of the memories, which is made if it is missing.
@@ -458,29 +448,15 @@ impl MemoryStore {
     ///
     /// Returns an error when the path cannot be opened, or is not a directory.
     pub fn dir(&self) -> io::Result<Dir> {
-        self.path.iter().try_fold(self.root.try_clone()?, |dir, name| open_or_make_dir(&dir, name))
+        self.files().dir()
+    }
+
+    fn files(&self) -> &NoteFiles {
+        self.shelf.files()
     }
 
     fn max_bytes(&self) -> u64 {
         self.limits().memory_injection_chars.saturating_mul(CHAR_BYTES)
-    }
-
-    /// The keys of all regular `.md` files, newest first.
-    fn files(&self, dir: &Dir) -> io::Result<Vec<(String, Fingerprint)>> {
-        let mut files = Vec::new();
-        for entry in dir.entries()? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let Some(key) = name.to_str().and_then(|name| name.strip_suffix(".md")) else { continue };
-            if key.is_empty() || key.starts_with('.') || !entry.file_type()?.is_file() {
-                continue;
-            }
-            if let Some(file) = Fingerprint::at(dir, &name)? {
-                files.push((key.to_owned(), file));
-            }
-        }
-        files.sort_unstable_by(|(a_key, a), (b_key, b)| b.modified().cmp(&a.modified()).then_with(|| a_key.cmp(b_key)));
-        Ok(files)
     }
 
     /// Reads a memory; `None`, logged, for one that can never be injected.
@@ -500,27 +476,5 @@ impl MemoryStore {
         let (key, modified) = (key.to_owned(), time(&fingerprint));
         let note = MemoryNote { scope: self.scope, key, content, modified, origin: job };
         Some(Seen { note, file: fingerprint, origin })
-    }
-
-    fn origins(&self, dir: &Dir) -> Origins {
-        let origins = read_whole(dir, ORIGINS, MAX_ORIGINS_BYTES)
-            .and_then(|json| json.map_or(Ok(Origins::new()), |(json, _)| Ok(serde_json::from_slice(&json)?)));
-        origins.unwrap_or_else(|e| {
-            tracing::warn!(file = ORIGINS, "the origins of memories are ignored: {e}");
-            Origins::new()
-        })
-    }
-
-    /// Changes the origins: removes the origins of missing memories, and adds that of a memory that is about to be
-    /// written. If that fails, the memory is stored nevertheless, with an unknown origin.
-    fn change_origins(&self, dir: &Dir, change: impl FnOnce(&mut Origins) -> Option<(String, Origin)>) {
-        let mut origins = self.origins(dir);
-        let new = change(&mut origins);
-        origins.retain(|key, _| !matches!(Fingerprint::at(dir, file(key)), Ok(None)));
-        origins.extend(new);
-        let stored = pretty(&origins).and_then(|json| replace(dir, ORIGINS, &json, Survives::PowerCut));
-        if let Err(e) = stored {
-            tracing::warn!(file = ORIGINS, "the origins of memories could not be written: {e}");
-        }
     }
 }

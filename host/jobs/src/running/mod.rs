@@ -7,6 +7,7 @@
 pub(crate) mod ended;
 pub(crate) mod store_context;
 pub mod tail;
+pub mod view;
 
 use std::{
     collections::BTreeMap,

@@ -53,7 +53,7 @@ use crate::{
         reader::{ended_at, ended_before},
         record::{self, ACTIVATION, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
-    running::{EndListener, RunningJob, ended::EndedJob, store_context::StoreContext},
+    running::{EndListener, RunningJob, ended::EndedJob, store_context::StoreContext, view::JobView},
     sync::lock,
     usage::removed,
 };
@@ -156,7 +156,8 @@ pub struct PruneReport {
 /// The jobs of one member. A member's directory has one store at a time; see
 /// [`OwnerLock`](crate::OwnerLock).
 ///
-/// All methods block on the file system, except [`Self::new_id`], [`Self::running`] and [`Self::brief`].
+/// All methods block on the file system, except [`Self::new_id`], [`Self::follow`],
+/// [`Self::running`] and [`Self::brief`].
 pub struct JobStore {
     /// The member's directory.
     member: Dir,
@@ -327,7 +328,12 @@ impl JobStore {
         })
     }
 
-    /// The job, if it is running.
+    /// The job, for those who follow it until it has ended; `None` if it has.
+    pub fn follow(&self, id: &str) -> Option<JobView> {
+        self.running(id).map(JobView::of)
+    }
+
+    /// The job, if it runs here, for those who carry it out.
     pub fn running(&self, id: &str) -> Option<Arc<RunningJob>> {
         match &*lock(&self.catalog.read().get(id)?.state) {
             State::Running(job) => Some(job.clone()),

@@ -277,7 +277,7 @@ impl WorkerJobs for Commissions {
         // It waits until the jobs are read at the start of a host.
         let (store, job) = (member.store().clone(), attempt.job.clone());
         let _ = blocking(move || Ok(store.look_up(job.as_str()).is_some())).await;
-        let job = member.store().running(id)?;
+        let job = member.store().follow(id)?;
         (job.resumption() == Some(Resumption::HeldBack)).then(|| {
             format!(
                 "its job {id} is held back, since a host ended soon after it had resumed that job alone; `guild resume {id}` \
@@ -294,9 +294,8 @@ impl WorkerJobs for Commissions {
         // It waits until the jobs are read at the start of a host.
         let (store, job) = (member.store().clone(), attempt.job.clone());
         let _ = blocking(move || Ok(store.look_up(job.as_str()).is_some())).await;
-        if let Some(running) = member.store().running(id) {
-            let mut changes = running.changes();
-            while member.store().running(id).is_some() && changes.changed().await.is_ok() {}
+        if let Some(job) = member.store().follow(id) {
+            job.ended().await;
         }
         if let Some(work) = member.data.under_way(id) {
             // A host call that blocks cannot be interrupted; nothing that it writes is outside of the job by then.

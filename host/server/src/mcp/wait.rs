@@ -7,13 +7,11 @@ use super::Progress;
 
 /// Waits until a job has ended or was deleted, and reports its worker's summaries as progress.
 pub(super) async fn until_ended(member: &Member, job: &JobId, progress: Option<&Progress>) {
-    let Some(running) = member.store().running(job.as_str()) else { return };
-    let mut changes = running.changes();
+    let Some(mut job) = member.store().follow(job.as_str()) else { return };
     let mut last = None;
     loop {
-        let Some(running) = member.store().running(job.as_str()) else { return };
         if let Some(progress) = progress {
-            let summary = running.snapshot().summary;
+            let summary = job.snapshot().summary;
             if summary != last
                 && let Some(summary) = &summary
             {
@@ -21,8 +19,7 @@ pub(super) async fn until_ended(member: &Member, job: &JobId, progress: Option<&
             }
             last = summary;
         }
-        drop(running);
-        if changes.changed().await.is_err() {
+        if !job.changed().await {
             return;
         }
     }

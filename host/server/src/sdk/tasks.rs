@@ -77,7 +77,7 @@ pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result
     let (member, job) = find(server, caller, id).await?;
     let key = member.key().as_str();
     let authorized = caller.authorize(key, worker::CANCEL.operation())?;
-    if member.store().running(job.as_str()).is_none() {
+    if member.store().follow(job.as_str()).is_none() {
         return Ok(());
     }
     let mut params = Map::new();
