@@ -29,8 +29,8 @@ cargo xtask COMMAND
 
   demo            build everything, start the host as Guild Hall would, and show a job from task to report
   test [--all]    build everything, then check format, lints, dependencies, tests and documentation tests; with --all
-                  also `clients`, and sessions of the real Claude Code CLI, installed below target/ with npm, against a
-                  local server
+                  also `clients`, sessions of the real Claude Code CLI, installed below target/ with npm, against a
+                  local server, and a real `wkg` (on PATH, or GUILD_WKG) that reads the WIT package from a registry
   demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
   clients         run third-party MCP clients against a host: the official SDKs and the conformance suite; and build,
                   run and audit the workers of docs/tutorials/contract.md

@@ -41,6 +41,9 @@ pub(crate) fn run_checks(all: bool) -> Result<(), String> {
         let guild = root().join("target/debug/guild");
         done = steps.take("third-party clients", || clients::check(&guild));
     }
+    if all && done.is_ok() {
+        done = steps.take("WIT package in wkg", wkg);
+    }
     println!("\n{steps}");
     // The test runner's summary comes last, unchanged, for readers of the last lines.
     summary.iter().for_each(|line| println!("{line}"));
@@ -113,6 +116,22 @@ fn sdk_languages() -> Result<(OsString, Vec<String>), String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths(go.into_iter().chain(env::split_paths(&path))).map_err(|e| e.to_string())?;
     Ok((path, skipped))
+}
+
+/// Runs the test in which `wkg` reads the WIT package from a registry. It is skipped, named, if one of its programs is
+/// not installed; the test runner's summary counts it as skipped in any case.
+fn wkg() -> Result<(), String> {
+    let wkg = env::var("GUILD_WKG").unwrap_or_else(|_| "wkg".to_owned());
+    for (program, how) in
+        [(&*wkg, "cargo install --locked wkg"), ("docker-registry", "apt-get install docker-registry")]
+    {
+        if says(program, &["--version"]).is_err() {
+            println!("wkg_reads_the_wit_package: SKIPPED, since {program} is not installed; `{how}` installs it");
+            return Ok(());
+        }
+    }
+    let test = ["nextest", "run", "--workspace", "--run-ignored", "only", "-E", "test(/^wkg_reads_the_wit_package/)"];
+    run(cargo().args(test).env("GUILD_WKG", wkg))
 }
 
 fn for_guests(check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {

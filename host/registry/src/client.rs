@@ -1,15 +1,16 @@
 //! Requests to a registry.
 //!
-//! `oci-client` reads a manifest and a list of tags whole, whatever their size. So the requests for these are made here,
-//! with a bound.
+//! `oci-client` reads a manifest, a list of tags and the answer of a token service whole, whatever their size. So the
+//! requests for these are made here, with a bound.
 
 use std::{error::Error, time::Duration};
 
 use bytes::Bytes;
 use futures::TryStreamExt as _;
 use guild_contract::{Limits, text::one_line};
+use http_auth::{ChallengeRef, parser::ChallengeParser};
 use oci_client::{
-    Client, RegistryOperation,
+    Client,
     client::{ClientConfig, ClientProtocol},
     errors::{DigestError, OciDistributionError as ClientError, OciErrorCode},
     manifest::{
@@ -19,8 +20,8 @@ use oci_client::{
     secrets::RegistryAuth,
 };
 use reqwest::{
-    Method, RequestBuilder, StatusCode,
-    header::{ACCEPT, HeaderMap},
+    RequestBuilder, StatusCode,
+    header::{ACCEPT, HeaderMap, WWW_AUTHENTICATE},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -39,7 +40,7 @@ use crate::{
 const CONNECT: Duration = Duration::from_secs(10);
 /// The time between two pieces of an answer.
 const READ: Duration = Duration::from_secs(30);
-/// The time of a small answer: a manifest, or a page of tags.
+/// The time of a small answer: a manifest, a page of tags, or a token.
 const SMALL: Duration = Duration::from_secs(60);
 /// The most bytes of a small answer. The manifest of a member has some 3 kB. A page of tags has at most 131 kB, but some
 /// registries send all tags in one page: 45,000 tags of 20 characters fit.
@@ -109,7 +110,7 @@ impl Registry {
     pub async fn push(&self, reference: &Reference, artifact: &Artifact) -> Result<(), RegistryError> {
         let image = reference.for_client();
         let failed = |e| self.failed(reference, e);
-        self.client.store_auth_if_needed(&self.name, &self.auth).await;
+        self.authorize(reference, "pull,push").await?;
         for blob in &artifact.blobs {
             let digest = digest(blob);
             if !self.client.blob_exists(&image, &digest).await.unwrap_or_default() {
@@ -244,17 +245,46 @@ impl Registry {
 
     /// A request for a small answer about a repository, with the credentials that the registry requires.
     async fn request(&self, reference: &Reference, path: &str) -> Result<RequestBuilder, RegistryError> {
+        let auth = self.authorize(reference, "pull").await?;
         let image = reference.for_client();
-        let token = timeout(SMALL, self.client.auth(&image, &self.auth, RegistryOperation::Pull)).await;
-        let token = token.map_err(|_| self.late())?.map_err(|e| self.failed(reference, e))?;
-        let scheme = if reference.is_loopback() { "http" } else { "https" };
-        let (registry, repository) = (image.resolve_registry(), image.repository());
-        let request = self.http.request(Method::GET, format!("{scheme}://{registry}/v2/{repository}/{path}"));
-        Ok(match (token, &self.auth) {
-            (Some(token), _) => request.bearer_auth(token),
-            (None, RegistryAuth::Basic(user, password)) => request.basic_auth(user, Some(password)),
-            _ => request,
+        let request = self.http.get(format!("{}{}/{path}", api(reference, &image), image.repository()));
+        Ok(match auth {
+            RegistryAuth::Bearer(token) => request.bearer_auth(token),
+            RegistryAuth::Basic(user, password) => request.basic_auth(user, Some(password)),
+            RegistryAuth::Anonymous => request,
         })
+    }
+
+    /// The authorization for requests about a repository: a token if the registry asks for one, or else the credentials.
+    /// The client uses it too, and makes no request for a token itself.
+    async fn authorize(&self, reference: &Reference, actions: &str) -> Result<RegistryAuth, RegistryError> {
+        let image = reference.for_client();
+        let asked = timeout(SMALL, self.http.get(api(reference, &image)).send()).await;
+        let asked = asked.map_err(|_| self.late())?;
+        let asked = asked.map_err(|e| self.failed(reference, ClientError::RequestError(e)))?;
+        let challenges = asked.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|header| header.to_str().ok());
+        let auth = match challenges.flat_map(ChallengeParser::new).flatten().find_map(|one| TokenService::of(&one)) {
+            None => self.auth.clone(),
+            Some(TokenService { realm, service }) => {
+                let scope = format!("repository:{}:{actions}", image.repository());
+                let request =
+                    self.http.get(realm).query(&[("scope", scope)]).query(&service.map(|name| [("service", name)]));
+                let request = match &self.auth {
+                    RegistryAuth::Basic(user, password) => request.basic_auth(user, Some(password)),
+                    _ => request,
+                };
+                let (answer, _) = self.small(reference, request, "token").await?;
+                let token: Token = serde_json::from_slice(&answer)
+                    .map_err(|e| self.broken(&format!("its token cannot be read: {e}")))?;
+                let token = token.token.or(token.access_token);
+                RegistryAuth::Bearer(token.ok_or_else(|| self.broken("its token service answered without a token"))?)
+            }
+        };
+        // Without credentials the client does not ask the registry which ones it wants.
+        if auth != RegistryAuth::Anonymous {
+            self.client.store_auth_if_needed(&self.name, &auth).await;
+        }
+        Ok(auth)
     }
 
     /// Makes a request for a small answer. No more than its bound is read into memory.
@@ -357,6 +387,35 @@ impl Registry {
             other => self.broken(&other.to_string()),
         }
     }
+}
+
+/// The beginning of the addresses of a registry's API.
+fn api(reference: &Reference, image: &oci_client::Reference) -> String {
+    let scheme = if reference.is_loopback() { "http" } else { "https" };
+    format!("{scheme}://{}/v2/", image.resolve_registry())
+}
+
+/// A service that makes tokens, as a registry names it.
+struct TokenService {
+    realm: String,
+    service: Option<String>,
+}
+
+impl TokenService {
+    /// The service in a challenge.
+    fn of(challenge: &ChallengeRef<'_>) -> Option<Self> {
+        let named = |name: &str| challenge.params.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        let value = |name: &str| named(name).map(|(_, value)| value.to_unescaped());
+        let is_bearer = challenge.scheme.eq_ignore_ascii_case("Bearer");
+        is_bearer.then(|| Some(Self { realm: value("realm")?, service: value("service") }))?
+    }
+}
+
+/// The answer of a token service. The token has one of two names.
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
 }
 
 /// A page of tags.

@@ -15,7 +15,7 @@ from wit_world.imports import agent as _agent
 from wit_world.imports.types import Activation, ToolDefinition
 
 from .host import HostError, hosted
-from .schema import definition
+from .schema import definition, read
 from .worker import checked, own_run, smaller
 
 __all__ = ["HostError", "ask", "autonomous", "session"]
@@ -94,7 +94,7 @@ async def _answer(own, call):
     try:
         if call.name not in own:
             raise LookupError(f"there is no tool {call.name}")
-        answer = own[call.name](**json.loads(call.input))
+        answer = own[call.name](**read(call.input))
         if asyncio.iscoroutine(answer):
             answer = await answer
         return Ok(json.dumps(dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer))

@@ -58,3 +58,14 @@ def definition(function, read_only):
         "output_schema": json.dumps(result) if result else None,
         "read_only": read_only,
     }
+
+
+def read(text):
+    """Reads an input. 3.0 is an integer, as in JSON Schema."""
+    return json.loads(text, parse_float=_number)
+
+
+def _number(text):
+    number = float(text)
+    # Larger numbers are not exact.
+    return int(number) if number.is_integer() and abs(number) <= 2**53 else number

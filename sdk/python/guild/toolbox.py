@@ -8,7 +8,7 @@ from componentize_py_types import Err
 from wit_world.exports.toolbox import ToolError_Failed, ToolError_InvalidInput, ToolError_UnknownTool
 from wit_world.imports.types import ToolDefinition
 
-from .schema import definition
+from .schema import definition, read
 
 __all__ = ["InvalidInput", "Toolbox", "tool"]
 
@@ -42,7 +42,7 @@ class Toolbox:
         if name not in _tools:
             raise Err(ToolError_UnknownTool(name))
         try:
-            result = _tools[name][0](**json.loads(input))
+            result = _tools[name][0](**read(input))
         except InvalidInput as why:
             raise Err(ToolError_InvalidInput(str(why))) from why
         except Exception as error:

@@ -100,7 +100,7 @@ impl Tool {
             input_schema: || input_schema::<I>().to_value().to_string(),
             output_schema: || output_schema::<O>().map(|schema| schema.to_value().to_string()),
             run: Box::new(move |input| {
-                let input = serde_json::from_str(input).map_err(|e| ToolError::InvalidInput(e.to_string()))?;
+                let input = read(input).map_err(|e| ToolError::InvalidInput(e.to_string()))?;
                 serde_json::to_string(&run(input)?).map_err(|e| ToolError::Failed(format!("no JSON: {e}")))
             }),
         }
@@ -164,6 +164,31 @@ fn check(schema: &str, input: &str) -> Result<(), ToolError> {
     });
     let problems: Vec<_> = problems.collect();
     if problems.is_empty() { Ok(()) } else { Err(ToolError::InvalidInput(problems.join("; "))) }
+}
+
+/// Reads an input. 3.0 is an integer too, as in JSON Schema, although a field of an integer takes no such number.
+fn read<I: DeserializeOwned>(input: &str) -> serde_json::Result<I> {
+    serde_json::from_str(input).or_else(|e| {
+        let mut value = serde_json::from_str(input)?;
+        write_integers(&mut value);
+        serde_json::from_value(value).map_err(|_| e)
+    })
+}
+
+/// Writes the numbers without a fraction as integers.
+fn write_integers(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(write_integers),
+        Value::Object(fields) => fields.values_mut().for_each(write_integers),
+        Value::Number(number) => {
+            // Larger numbers are not exact.
+            let exact = number.as_f64().filter(|n| number.is_f64() && n.fract() == 0.0 && n.abs() <= 2_f64.powi(53));
+            if let Some(n) = exact {
+                *value = (n as i64).into();
+            }
+        }
+        _ => {}
+    }
 }
 
 impl From<String> for ToolError {
@@ -330,11 +355,19 @@ mod tests {
     fn a_call_finds_its_tool_and_its_errors_are_told_apart() {
         let say = |input: &str| call::<Parrot>("say", input);
         assert_eq!(say(r#"{"word": "a", "times": 2}"#).unwrap(), r#"{"words":["a","a"],"last":null}"#);
+        assert_eq!(say(r#"{"word": "a", "times": 2.0}"#), say(r#"{"word": "a", "times": 2}"#), "it is an integer");
         assert_eq!(call::<Parrot>("shout", r#"{"word": "é"}"#).unwrap(), r#""É""#);
         assert_eq!(say(r#"{"word": "a", "times": 0}"#), Err(ToolError::Failed("a parrot cannot be silent".into())));
         // `maxLength` is the schema's alone: the type takes any text.
-        for bad in ["{}", "[", "[]", r#"{"word": 3}"#, r#"{"word": "a", "tmes": 2}"#, r#"{"word": "longer than ten"}"#]
-        {
+        for bad in [
+            "{}",
+            "[",
+            "[]",
+            r#"{"word": 3}"#,
+            r#"{"word": "a", "tmes": 2}"#,
+            r#"{"word": "longer than ten"}"#,
+            r#"{"word": "a", "times": 2.5}"#,
+        ] {
             assert!(matches!(say(bad), Err(ToolError::InvalidInput(_))), "{bad}");
         }
         assert_eq!(call::<Parrot>("sing", "{}"), Err(ToolError::UnknownTool("sing".into())));

@@ -126,18 +126,46 @@ fn a_config_is_taken_and_refused_with_the_same_words_in_javascript() {
     compare(|config| answer(Command::new("node").args([&driver, &sdk]), config));
 }
 
-#[test]
-fn a_config_is_taken_and_refused_with_the_same_words_in_go() {
-    // The SDK's package is internal, so the driver has a copy.
+/// The driver of the SDK for Go.
+static GO_DRIVER: LazyLock<PathBuf> = LazyLock::new(|| {
+    // The SDK's packages are internal, so the driver has copies.
     let module = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guild-go");
-    fs::create_dir_all(module.join("config")).unwrap();
+    for package in ["config", "schema"] {
+        fs::create_dir_all(module.join(package)).unwrap();
+        let file = format!("{package}/{package}.go");
+        fs::copy(sdk("go/internal").join(&file), module.join(&file)).unwrap();
+    }
     fs::write(module.join("go.mod"), "module languages\n\ngo 1.24\n").unwrap();
     fs::copy(languages().join("config.go"), module.join("main.go")).unwrap();
-    fs::copy(sdk("go/internal/config/config.go"), module.join("config/config.go")).unwrap();
     let driver = module.join("driver");
     let built = Command::new("go").args(["build", "-o"]).arg(&driver).arg(".").current_dir(&module).status();
     assert!(built.unwrap().success());
-    compare(|config| answer(&mut Command::new(&driver), config));
+    driver
+});
+
+#[test]
+fn a_config_is_taken_and_refused_with_the_same_words_in_go() {
+    compare(|config| answer(&mut Command::new(&*GO_DRIVER), config));
+}
+
+/// Inputs of tools whose integers have a point or an exponent.
+const INPUTS: [&str; 2] =
+    [r#"{"times": 3.0, "ratio": 2.5, "each": {"n": 1e2}}"#, r#"{"times": 3, "ratio": 2.5, "each": {"n": 100}}"#];
+
+#[test]
+fn an_input_of_a_tool_may_have_a_point_in_its_integers_in_go() {
+    let read = |input: &str| answer(Command::new(&*GO_DRIVER).arg("input"), input);
+    INPUTS.iter().for_each(|input| assert_eq!(read(input), "3 2.5 100"));
+    let why = read(r#"{"times": 3.5}"#);
+    assert!(why.contains("cannot unmarshal number 3.5"), "{why}");
+}
+
+#[test]
+fn an_input_of_a_tool_may_have_a_point_in_its_integers_in_python() {
+    let script =
+        "import sys; sys.path.append(sys.argv[1]); import schema; print(schema.read(sys.stdin.read()), end='')";
+    let read = |input| answer(Command::new("python3").args(["-B", "-c", script]).arg(sdk("python/guild")), input);
+    INPUTS.iter().for_each(|input| assert_eq!(read(input), "{'times': 3, 'ratio': 2.5, 'each': {'n': 100}}"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -81,12 +82,59 @@ func bound(property map[string]any, tag string, tags reflect.StructTag) {
 	property[keyword] = value
 }
 
-// Read reads a value. Keys that its type does not have are errors.
+// Read reads a value. Keys that its type does not have are errors. 3.0 is an integer too, as in JSON Schema, although a
+// field of an integer takes no such number.
 func Read(text []byte, into any) error {
+	err := read(text, into)
+	if mismatch := new(json.UnmarshalTypeError); errors.As(err, &mismatch) && strings.HasPrefix(mismatch.Value, "number") {
+		if written, ok := withIntegers(text); ok {
+			reflect.ValueOf(into).Elem().SetZero()
+			err = read(written, into)
+		}
+	}
+	if err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// withIntegers is a JSON document whose numbers without a fraction are written as integers.
+func withIntegers(text []byte) ([]byte, bool) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return nil, false
+	}
+	written, err := json.Marshal(integers(value))
+	return written, err == nil
+}
+
+func integers(value any) any {
+	switch value := value.(type) {
+	case []any:
+		for i := range value {
+			value[i] = integers(value[i])
+		}
+	case map[string]any:
+		for key := range value {
+			value[key] = integers(value[key])
+		}
+	case json.Number:
+		// Larger numbers are not exact.
+		number, err := value.Float64()
+		if err == nil && strings.ContainsAny(value.String(), ".eE") && number == math.Trunc(number) && math.Abs(number) <= 1<<53 {
+			return int64(number)
+		}
+	}
+	return value
+}
+
+func read(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		return err
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return errors.New("the input has more than one value")
