@@ -464,7 +464,9 @@ fn a_call_whose_answer_a_killed_host_did_not_see_is_told_as_interrupted_and_not_
     let host = fixture.serve();
     let id = host.at(WORKER).start("t");
     let is_made = |entry: &Value| entry["type"] == "call" && entry["tool"] == "box__do";
-    wait_for("the call", || fixture.transcript(&id).iter().any(is_made).then_some(()));
+    let transcript = fixture.home.path(&format!("members/{WORKER}/jobs/{id}/transcript.jsonl"));
+    let is_under_way = |text: String| text.contains(r#""tool":"box__do""#);
+    wait_for("the call", || fs::read_to_string(&transcript).is_ok_and(is_under_way).then_some(()));
     host.kill();
     let host = fixture.serve();
     let status = host.at(WORKER).ended(&id);
