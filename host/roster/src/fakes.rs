@@ -6,6 +6,9 @@ use guild_contract::{Grants, MemberKey};
 use guild_sandbox::Environment;
 use guild_session::{session::AgentRuntime, web::Web};
 
+/// Is told of a member and the capabilities that its component used in a call.
+pub type Used = dyn Fn(&MemberKey, Vec<String>) + Send + Sync;
+
 /// The surroundings of members in place of the real ones, so that nothing leaves the process.
 #[derive(Clone)]
 pub struct Fakes {
@@ -17,7 +20,7 @@ pub struct Fakes {
     pub environment: Arc<dyn Fn() -> Environment + Send + Sync>,
     /// Told of the capabilities that a member's component used in a call of one of its tools, as `guild.toml` spells
     /// them. The transcripts of jobs have those of jobs.
-    pub used: Arc<dyn Fn(&MemberKey, Vec<String>) + Send + Sync>,
+    pub used: Arc<Used>,
     /// The program git; `gh` is looked for beside it.
     pub git: Option<PathBuf>,
 }
