@@ -305,7 +305,7 @@ pub(crate) fn given() -> Vec<String> {
 }
 
 /// The files of a read root or a project, each with its token.
-fn files(token: &str) -> [(&'static str, String); 4] {
+fn files(token: &str) -> [(&'static str, String); 7] {
     [
         (
             "tides.md",
@@ -316,6 +316,15 @@ fn files(token: &str) -> [(&'static str, String); 4] {
         ("notes/keys.txt", format!("api_key = {token}\n")),
         ("accounts.csv", format!("name,amount\nquay,3\nharbour {token},5\n")),
         ("settings.json", format!("{{\"token\": \"{token}\", \"depth\": 2}}\n")),
+        (".env", format!("HARBOUR_KEY={token}\n")),
+        ("src/main.rs", format!("//! The harbour, reference {token}.\n\nfn main() {{\n    // TODO: depth\n}}\n")),
+        (
+            "Cargo.toml",
+            format!(
+                "[package]\nname = \"harbour\"\nversion = \"1.0.0\"\ndescription = \"{token}\"\n\n[dependencies]\n\
+                 serde = \"1.0.100\"\nrand = \"0.8.5\"\n"
+            ),
+        ),
     ]
 }
 

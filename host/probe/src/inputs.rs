@@ -6,6 +6,12 @@ use serde_json::{Map, Value, json};
 const DEPTH: usize = 6;
 /// The calls of each tool: each variant of its input, and more calls than most counters count.
 pub(crate) const VARIANTS: usize = 12;
+/// A day.
+const DATE: &str = "2026-03-10";
+/// Bytes of a value by which a refusal is known to quote it.
+const QUOTED: usize = 24;
+/// The most bytes of a choice that a text names.
+const CHOICE: usize = 40;
 /// Items of a list, and lines of a text.
 const SIZES: [usize; 4] = [1, 3, 5, 50];
 
@@ -108,10 +114,45 @@ fn number(schema: &Value, variant: usize) -> i64 {
     (least + (variant % 4) as f64).min(most) as i64
 }
 
+/// A value that a refusal names, and the field for it: one whose text it refused. Without a hint in the refusal which
+/// field it is about, all texts are taken in turn, with each `attempt`.
+pub(crate) fn correction(input: &Value, refusal: &str, attempt: usize) -> Option<(String, Value)> {
+    let values = match choices(refusal) {
+        none if none.is_empty() && speaks_of_dates(refusal) => vec![DATE.to_owned()],
+        choices => choices,
+    };
+    let value = values.get(attempt % values.len().max(1))?;
+    let texts = input.as_object().into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)));
+    let mut texts: Vec<_> =
+        texts.filter(|(_, text)| *text != DATE && !values.iter().any(|value| value == text)).collect();
+    let quoted = |text: &str| text.get(..text.floor_char_boundary(QUOTED)).is_some_and(|text| refusal.contains(text));
+    let is_meant = |(name, text): &(&String, &str)| refusal.contains(name.as_str()) || quoted(text);
+    if texts.iter().any(is_meant) {
+        texts.retain(is_meant);
+    }
+    let (name, _) = texts.get(attempt % texts.len().max(1))?;
+    Some(((*name).clone(), Value::String(value.clone())))
+}
+
+/// The values that a text names as choices: those after "one of", else those in backticks.
+fn choices(text: &str) -> Vec<String> {
+    let listed = text.split_once("one of").map(|(_, rest)| {
+        let rest = rest.split(['.', ';', '\n', ')']).next().unwrap_or_default();
+        rest.split([',', ':', '|']).flat_map(|part| part.split(" or ")).collect::<Vec<_>>()
+    });
+    let named = listed.unwrap_or_else(|| text.split('`').skip(1).step_by(2).collect());
+    let bare = |value: &str| value.trim_matches(|c: char| c.is_whitespace() || "`'\"[]{}(".contains(c)).to_owned();
+    named.into_iter().map(bare).filter(|value| (1..=CHOICE).contains(&value.len())).collect()
+}
+
+fn speaks_of_dates(text: &str) -> bool {
+    ["YYYY-MM-DD", "date", "Date", "ISO 8601"].iter().any(|word| text.contains(word))
+}
+
 /// A text of the kind that the variant takes, unless the schema says which.
 fn text(schema: &Value, name: &str, variant: usize, token: &str) -> String {
     match schema.get("format").and_then(Value::as_str) {
-        Some("date") => return "2026-03-10".to_owned(),
+        Some("date") => return DATE.to_owned(),
         Some("date-time") => return "2026-03-10T09:00:00Z".to_owned(),
         Some("uri" | "url") => return "https://probe.example/page".to_owned(),
         Some("email") => return "ann@probe.example".to_owned(),
@@ -172,6 +213,25 @@ mod tests {
         let made = make(&schema, 0, &Words { token: "token", named: &named });
         assert_eq!(made["place"], "here");
         assert!(made["items"][0]["name"].as_str().unwrap().contains("token"));
+    }
+
+    #[test]
+    fn a_refusal_is_followed_where_it_names_values() {
+        let corrected = |refusal: &str, attempt| {
+            let input = json!({"country": "a short text about harbours", "year": 3, "from": "quay"});
+            correction(&input, refusal, attempt)
+        };
+        let takes = |name: &str, value: &str| Some((name.to_owned(), json!(value)));
+        let refusal = "\"a short text about harbours\" is not one of DE, FR, SE or US";
+        assert_eq!(corrected(refusal, 0), takes("country", "DE"));
+        assert_eq!(corrected(refusal, 3), takes("country", "US"));
+        assert_eq!(corrected("unknown country, take `fr` or `de`", 0), takes("country", "fr"));
+        assert_eq!(corrected("from: not a date (YYYY-MM-DD)", 0), takes("from", DATE));
+        assert_eq!(corrected("no", 0), None);
+        // Where the refusal does not say which text it is about, each has its turn.
+        let refusal = "one of x, y";
+        assert_eq!(corrected(refusal, 0), takes("country", "x"));
+        assert_eq!(corrected(refusal, 1), takes("from", "y"));
     }
 
     fn is_sound(made: &Value) {

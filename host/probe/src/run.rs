@@ -16,7 +16,7 @@ use guild_contract::{
 use guild_hall::{Hall, Requester};
 use guild_roster::{Fakes, Host, HostOptions, Member, MemberState, Target, tools::component::Component};
 use guild_sandbox::Environment;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::{
@@ -30,6 +30,8 @@ use crate::{
     web::FakeWeb,
 };
 
+/// How often the input of a call is corrected by what its refusal says.
+const CORRECTIONS: usize = 4;
 /// The longest time of a step.
 const STEP: Duration = Duration::from_secs(20);
 /// The pause between two looks at the state of a commission.
@@ -112,6 +114,8 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         pulls: 0,
         commissions: BTreeSet::new(),
         listed: BTreeSet::new(),
+        answered: BTreeSet::new(),
+        learned: BTreeMap::new(),
         notes: Vec::new(),
         key: key.clone(),
     };
@@ -151,6 +155,9 @@ struct Run<'a> {
     pulls: usize,
     commissions: BTreeSet<String>,
     listed: BTreeSet<String>,
+    /// The tools that have answered, and the fields of their inputs that their refusals had named before.
+    answered: BTreeSet<String>,
+    learned: BTreeMap<String, Map<String, Value>>,
     notes: Vec<String>,
 }
 
@@ -240,48 +247,69 @@ impl Run<'_> {
         }
     }
 
-    /// Calls each tool of the member in these variants, each call by a caller of its own; the last caller.
+    /// Calls each tool of the member in these variants, each call by a caller of its own from `first` on; the last
+    /// caller, or the one before `first` without a call.
     async fn tools(&mut self, member: &Arc<Member>, first: u32, variants: &[usize], deadline: Instant) -> u32 {
-        let mut caller = first;
-        let Some(toolbox) = member.toolbox() else { return caller };
+        // Each caller begins a step, so that the numbers of both are the same.
+        let mut last = first - 1;
+        let Some(toolbox) = member.toolbox() else { return last };
         let tools = match toolbox.tools(toolbox.patience()).await {
             Ok(catalogue) => catalogue.tools.clone(),
             Err(error) => {
                 self.notes.push(format!("the tools cannot be listed: {}", error.message));
-                return caller;
+                return last;
             }
         };
         for variant in variants {
             for tool in &tools {
                 if Instant::now() >= deadline {
-                    return caller;
+                    return last;
                 }
                 self.recorder.begin();
+                last += 1;
                 self.listed.insert(tool.name.clone());
                 self.recorder.see(
                     Place::ToolDefinition,
                     tool.name.clone(),
                     format!("{}\n{}", tool.description, tool.input_schema),
                 );
-                let token = self.canaries.token(&Source::Caller(caller));
-                let input = inputs::make(&tool.input_schema, *variant, &Words { token, named: &|_| None });
-                self.recorder.see_model(&tool.name, input.to_string());
-                let answer = timeout(STEP, toolbox.call(&tool.name, input)).await;
-                let answer = answer.map_or_else(
-                    |_| Err("the call did not end".to_owned()),
-                    |answer| answer.map_err(|e| e.to_string()),
-                );
-                self.recorder.called(&tool.name, answer.is_ok());
-                match answer {
-                    Ok(Value::String(text)) => self.recorder.see(Place::ToolAnswer, tool.name.clone(), text),
-                    Ok(answer) => self.recorder.see(Place::ToolAnswer, tool.name.clone(), answer.to_string()),
-                    Err(why) => self.recorder.see(Place::ToolAnswer, tool.name.clone(), why),
+                let token = self.canaries.token(&Source::Caller(last));
+                let mut input = inputs::make(&tool.input_schema, *variant, &Words { token, named: &|_| None });
+                let mut learned = self.learned.get(&tool.name).cloned().unwrap_or_default();
+                for attempt in 0..=CORRECTIONS {
+                    if let Some(input) = input.as_object_mut() {
+                        input.extend(learned.clone());
+                    }
+                    self.recorder.see_model(&tool.name, input.to_string());
+                    let answer = timeout(STEP, toolbox.call(&tool.name, input.clone())).await;
+                    let answer = answer.map_or_else(
+                        |_| Err("the call did not end".to_owned()),
+                        |answer| answer.map_err(|e| e.to_string()),
+                    );
+                    self.recorder.called(&tool.name, answer.is_ok());
+                    let is_refused = answer.is_err();
+                    let said = match answer {
+                        Ok(Value::String(said)) | Err(said) => said,
+                        Ok(answer) => answer.to_string(),
+                    };
+                    // A tool that has answered takes the inputs that its schema describes.
+                    let correction = match is_refused && !self.answered.contains(&tool.name) {
+                        true => inputs::correction(&input, &said, attempt),
+                        false => None,
+                    };
+                    self.recorder.see(Place::ToolAnswer, tool.name.clone(), said);
+                    let Some((field, value)) = correction else {
+                        if !is_refused && self.answered.insert(tool.name.clone()) {
+                            self.learned.insert(tool.name.clone(), learned);
+                        }
+                        break;
+                    };
+                    learned.insert(field, value);
                 }
                 self.look(true);
-                caller += 1;
             }
         }
-        caller
+        last
     }
 
     /// Commissions a worker on the project, and waits until it and all whom it commissions have ended.
