@@ -28,6 +28,6 @@ pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, Scoped
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use running::{RunningJob, tail::Tail, view::JobView};
 pub use store::{
-    JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, Staged, StoreOptions, filter,
-    interrupted,
+    JobStore, JobSummary, KeyClaim, Keyed, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, Staged, StoreOptions,
+    filter, interrupted,
 };

@@ -426,6 +426,10 @@ pub(crate) struct WorkArgs {
     /// answered
     #[arg(long, value_name = "JOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) follows: Option<String>,
+    /// A text that makes the dispatch safe to repeat: with the same key, task and settings, the member makes one job
+    /// within 24 hours, and answers with its id
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) key: Option<String>,
 }
 
 /// `guild dispatch`.

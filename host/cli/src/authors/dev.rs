@@ -330,6 +330,7 @@ impl Round {
             agent: None,
             attachments: Vec::new(),
             follows: None,
+            key: None,
         };
         Ok(worker.dispatch(&params).await?.value.job_id.to_string())
     }

@@ -13,6 +13,7 @@ use guild_contract::{
 };
 use jiff::Timestamp;
 
+use super::keys::CallersKey;
 use crate::{
     files::record::{HEAD_BYTES, head, shown_summary},
     running::{RunningJob, ended::EndedJob},
@@ -98,10 +99,16 @@ pub(crate) fn order(id: &JobId, started_at: &str) -> Order {
     (Reverse(started_at.parse().unwrap_or(Timestamp::MIN)), Reverse(id.clone()))
 }
 
+fn callers_key(meta: &Meta) -> Option<CallersKey> {
+    Some((meta.token.clone(), meta.key.as_ref()?.key.clone()))
+}
+
 #[derive(Default)]
 pub(crate) struct Index {
     by_id: HashMap<String, (Order, Arc<Entry>)>,
     ordered: BTreeMap<Order, Arc<Entry>>,
+    /// The newest job of each caller's key.
+    by_key: HashMap<CallersKey, JobId>,
     /// Ids of jobs that are being made or removed, whose directories no other thread may touch.
     claimed: HashSet<JobId>,
 }
@@ -109,6 +116,11 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Entry>> {
         self.by_id.get(id).map(|(_, entry)| entry.clone())
+    }
+
+    /// The newest job that a dispatch with a caller's key made.
+    pub(super) fn with_key(&self, key: &CallersKey) -> Option<Arc<Entry>> {
+        self.get(self.by_key.get(key)?.as_str())
     }
 
     /// Whether the job is in the index, or being made or removed.
@@ -132,6 +144,11 @@ impl Index {
 
     pub(crate) fn insert(&mut self, entry: Arc<Entry>) {
         let order = entry.with_meta(|meta| order(&entry.id, &meta.started_at));
+        if let Some(key) = entry.with_meta(callers_key)
+            && !self.with_key(&key).is_some_and(|other| other.id > entry.id)
+        {
+            self.by_key.insert(key, entry.id.clone());
+        }
         let id = entry.id.as_str().to_owned();
         if let Some((old, _)) = self.by_id.insert(id, (order.clone(), entry.clone())) {
             self.ordered.remove(&old);
@@ -140,8 +157,13 @@ impl Index {
     }
 
     pub(crate) fn remove(&mut self, id: &JobId) -> bool {
-        let removed = self.by_id.remove(id.as_str());
-        removed.is_some_and(|(order, _)| self.ordered.remove(&order).is_some())
+        let Some((order, entry)) = self.by_id.remove(id.as_str()) else { return false };
+        if let Some(key) = entry.with_meta(callers_key)
+            && self.by_key.get(&key) == Some(id)
+        {
+            self.by_key.remove(&key);
+        }
+        self.ordered.remove(&order).is_some()
     }
 
     pub(crate) fn len(&self) -> usize {

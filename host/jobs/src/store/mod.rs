@@ -5,6 +5,7 @@
 
 mod browse;
 mod index;
+mod keys;
 mod leftovers;
 mod list;
 mod load;
@@ -13,7 +14,7 @@ mod status;
 mod usage;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     io,
     path::PathBuf,
     sync::{
@@ -26,7 +27,7 @@ use std::{
 use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{
-    EventDetail, JobId, JobStatus, Limits, Meta, Retention,
+    DispatchKey, EventDetail, JobId, JobStatus, Limits, Meta, Retention,
     rpc::{CancelView, Deleted},
 };
 use guild_fs::{
@@ -59,6 +60,8 @@ use crate::{
 };
 
 pub use browse::{JobSummary, STATES_BYTES};
+use keys::CallersKey;
+pub use keys::{KeyClaim, Keyed};
 use leftovers::{Trash, Unreadable};
 use list::Lists;
 pub use list::filter;
@@ -106,6 +109,8 @@ pub struct NewJob {
     pub attachments: Option<Staged>,
     /// The earlier job that it continues, if there is one.
     pub follows: Option<JobId>,
+    /// The key of the dispatch, if it had one.
+    pub key: Option<DispatchKey>,
     /// The accepted plan.
     pub plan: Accepted,
     /// What the activation was given, if the job keeps that.
@@ -163,6 +168,8 @@ pub struct JobStore {
     member: Dir,
     context: Arc<StoreContext>,
     catalog: Catalog,
+    /// The keys of dispatches that have made no job yet.
+    claimed_keys: Mutex<HashSet<CallersKey>>,
     lists: Lists,
     notes: NotesBudget,
     loading: Loading,
@@ -189,6 +196,7 @@ impl JobStore {
             member,
             context: Arc::new(context),
             catalog: Catalog::default(),
+            claimed_keys: Mutex::default(),
             lists: Lists::default(),
             notes: NotesBudget::default(),
             loading: Loading::default(),
@@ -224,6 +232,7 @@ impl JobStore {
             token: new.token.clone(),
             resumption: None,
             follows: new.follows.clone(),
+            key: new.key.clone(),
         };
         if new.attachments.is_none() && !self.catalog.write().claim(&new.id) {
             return Err(StoreError::Refused(format!("there is a job {} already", new.id)));
