@@ -62,7 +62,8 @@ fn of_many_dispatches_with_a_key_at_once_one_makes_the_job() {
 fn a_refused_dispatch_leaves_its_key_free() {
     let home = Home::new();
     home.researcher("researcher");
-    let host = home.serve_roster(&[]);
+    home.write("sources/moths.md", "The luna moth lives for a week.\n");
+    let host = home.serve_roster(&["--sources", home.path("sources").to_str().unwrap()]);
     let client = host.at("researcher");
     let refused = json!({"description": "d", "task": "t", "key": "a", "config": {"no such setting": true}});
     assert_eq!(client.dispatch(refused).unwrap_err().code, -32602);
