@@ -35,7 +35,7 @@ use tokio::{
 
 use super::build;
 use crate::{
-    args::{Call, Dev},
+    args::{authors::Dev, members::Call},
     client::AccessArgs,
     failure::Failure,
     jobs::{logs, worker},

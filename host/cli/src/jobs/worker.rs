@@ -29,7 +29,7 @@ use guild_server::listen::StopSignals;
 
 use super::hosted::Terms;
 use crate::{
-    args::WorkArgs,
+    args::jobs::WorkArgs,
     client::AccessArgs,
     failure::{Failure, exit},
     local,
