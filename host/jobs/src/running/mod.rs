@@ -5,9 +5,9 @@
 //! and the others return how it ended.
 
 pub(crate) mod ended;
+pub(crate) mod held;
 pub(crate) mod store_context;
 pub mod tail;
-pub mod view;
 
 use std::{
     collections::BTreeMap,
@@ -46,8 +46,11 @@ use crate::{
             UnsavedResult,
         },
     },
+    ledger::Hold,
     sync::lock,
 };
+
+use self::held::head_of;
 
 /// Bytes that a question or a decision counts in `limits.notes_bytes` besides its text, to bound the number of tiny
 /// ones.
@@ -67,6 +70,8 @@ pub struct RunningJob {
     /// The limits at the time when it was created or resumed.
     limits: Arc<Limits>,
     store: Weak<dyn EndListener>,
+    /// The right to append to the job's log in the ledger, if there is one.
+    hold: Option<Arc<dyn Hold>>,
     cancelled: CancellationToken,
     /// Taken before `record`, and held while files change.
     files: Mutex<Files>,
@@ -90,6 +95,8 @@ struct Files {
     decisions: Vec<Recorded>,
     /// The files as this host wrote them.
     written: BTreeMap<&'static str, Fingerprint>,
+    /// The artifacts that the ledger has, by their paths in the job's directory.
+    recorded: BTreeMap<String, Fingerprint>,
 }
 
 struct Record {
@@ -102,7 +109,12 @@ struct Record {
 }
 
 impl RunningJob {
-    pub(crate) fn new(context: Arc<StoreContext>, store: Weak<dyn EndListener>, meta: Meta) -> Self {
+    pub(crate) fn new(
+        context: Arc<StoreContext>,
+        store: Weak<dyn EndListener>,
+        meta: Meta,
+        hold: Option<Arc<dyn Hold>>,
+    ) -> Self {
         let (id, limits) = (meta.job_id.clone(), context.limits());
         let written = [META, STATUS].into_iter();
         let written = written.filter_map(|file| Some((file, record::fingerprint(&context.jobs, &id, file)?))).collect();
@@ -115,8 +127,15 @@ impl RunningJob {
             id,
             limits,
             store,
+            hold,
             cancelled: CancellationToken::new(),
-            files: Mutex::new(Files { ended: false, notes: 0, decisions: Vec::new(), written }),
+            files: Mutex::new(Files {
+                ended: false,
+                notes: 0,
+                decisions: Vec::new(),
+                written,
+                recorded: BTreeMap::new(),
+            }),
             record: Mutex::new(Record { meta, notes: Notes::default(), submitted: false, open: false }),
             changed: watch::Sender::new(()),
             sessions: AtomicU32::new(0),
@@ -134,8 +153,9 @@ impl RunningJob {
         store: Weak<dyn EndListener>,
         meta: Meta,
         dir: &Dir,
+        hold: Option<Arc<dyn Hold>>,
     ) -> io::Result<Self> {
-        let job = Self::new(context, store, meta);
+        let job = Self::new(context, store, meta, hold);
         let (notes, decisions) = Notes::read_interrupted(dir, &job.limits)?;
         let decided = decisions.iter().map(|recorded| record::decision_bytes(&recorded.decision));
         let asked = notes.questions.iter().flatten().map(String::len);
@@ -238,8 +258,12 @@ impl RunningJob {
         }
         let meta = change(lock(&self.record).meta.clone());
         // The file has the usage of the sessions only after the job has ended.
-        let stored = record::store_meta(&self.dir()?, &Meta { usage: None, ..meta.clone() })?;
+        let written = Meta { usage: None, ..meta.clone() };
+        let stored = record::store_meta(&self.dir()?, &written)?;
         files.written.insert(META, stored);
+        if self.hold.is_some() {
+            self.put(META, &record::pretty(&written)?);
+        }
         self.update(|record| (record.meta.resumption, record.meta.resumes) = (meta.resumption, meta.resumes));
         // Lists show that a job is held back.
         self.context.changed();
@@ -347,8 +371,11 @@ impl RunningJob {
     /// `artifacts/`, without `..`. All files there count towards the limits.
     pub fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
         let names = artifacts::Names::of(path)?;
-        self.change(|_, dir| match artifacts::write(dir, &names, contents, &self.artifacts) {
-            Ok(()) => Ok(()),
+        self.change(|files, dir| match artifacts::write(dir, &names, contents, &self.artifacts) {
+            Ok(()) => {
+                self.put_artifact(files, path, contents);
+                Ok(())
+            }
             Err(Refused::Full(full)) => {
                 if full.first {
                     self.log(&full.to_string());
@@ -406,6 +433,7 @@ impl RunningJob {
         let submission = Submission { output: output.to_owned(), call: call.map(str::to_owned) };
         let json = serde_json::to_vec(&submission).map_err(|e| not_written(SUBMISSION)(e.into()))?;
         replace(dir, SUBMISSION, &json, Survives::PowerCut).map_err(not_written(SUBMISSION))?;
+        self.put(SUBMISSION, &json);
         self.update(|record| record.submitted = true);
         Ok(())
     }
@@ -414,13 +442,15 @@ impl RunningJob {
     /// terminal escapes is written as one line without them.
     pub fn log(&self, line: &str) {
         let line = format!("{} {}", self.context.now(), visible(line));
-        lock(&self.log).append(&self.context.jobs, line, |end| match end {
+        let mut log = lock(&self.log);
+        let written = log.append(&self.context.jobs, line, |end| match end {
             End::Full(limit) => {
                 let cited = Limits::cited("log_bytes");
                 format!("(the log reached {cited}, {limit} bytes; what followed was dropped)")
             }
             End::Unwritten => "(a line of the log could not be written; what followed was dropped)".to_owned(),
         });
+        self.add(LOG, written);
     }
 
     /// Appends an entry to the job's `transcript.jsonl`, until it is full or the job ends.
@@ -430,13 +460,14 @@ impl RunningJob {
             serde_json::to_string(&Line { at: self.context.now(), entry: entry.clone() }).unwrap_or_default()
         };
         let mut transcript = lock(&self.transcript);
-        transcript.append(&self.context.jobs, line(entry), |end| {
+        let written = transcript.append(&self.context.jobs, line(entry), |end| {
             let text = match end {
                 End::Full(limit) => format!("the transcript reached limits.transcript_bytes, {limit} bytes"),
                 End::Unwritten => "a line of the transcript could not be written, as the host's log says".to_owned(),
             };
             line(&Entry::Truncated { text: format!("{text}; what followed was dropped") })
         });
+        self.add(TRANSCRIPT, written);
         self.written.send_replace(transcript.end(&self.context.jobs));
     }
 
@@ -535,6 +566,9 @@ impl RunningJob {
             self.warn_of_edit(files, META);
             record::store_end(&dir, &meta, result.as_ref(), &self.limits)
         });
+        if let Some(hold) = &self.hold {
+            return self.end_held(hold, files, &meta, &notes, stored.map(drop));
+        }
         let gone = matches!(&stored, Err(e) if e.kind() == io::ErrorKind::NotFound);
         let shown = meta.clone();
         if let Some(store) = self.store.upgrade() {
@@ -621,16 +655,26 @@ impl RunningJob {
         self.warn_of_edit(files, file);
         let written = replace(dir, file, bytes, survives).map_err(not_written(file))?;
         files.written.insert(file, written);
+        self.put(file, bytes);
         Ok(())
     }
 
-    fn publish(&self, detail: impl FnOnce() -> EventDetail) {
-        self.context.publish(&self.id, detail);
+    pub(crate) fn publish(&self, detail: impl FnOnce() -> EventDetail) {
+        match &self.hold {
+            None => self.context.publish(&self.id, detail),
+            Some(hold) => {
+                hold.announce(&self.context.event(&self.id, detail()));
+                self.context.changed();
+            }
+        }
     }
 
     fn update(&self, change: impl FnOnce(&mut Record)) {
         let mut record = lock(&self.record);
         change(&mut record);
+        if let Some(hold) = &self.hold {
+            hold.show(&head_of(&record));
+        }
         drop(record);
         self.changed.send_replace(());
     }

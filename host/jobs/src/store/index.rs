@@ -9,13 +9,15 @@ use std::{
 
 use guild_contract::{
     JobId, JobStatus, Meta,
-    rpc::{Listed, ListedDetails},
+    rpc::{Listed, ListedDetails, StatusView},
 };
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use super::keys::CallersKey;
 use crate::{
-    files::record::{HEAD_BYTES, head, shown_summary},
+    files::record::{HEAD_BYTES, Notes, head, shown_summary},
+    ledger::Head,
     running::{RunningJob, ended::EndedJob},
     sync::lock,
 };
@@ -31,7 +33,30 @@ pub(crate) struct Entry {
 
 pub(crate) enum State {
     Running(Arc<RunningJob>),
+    /// Another host holds the job, or had it last and this host has no copy.
+    Elsewhere(Box<Elsewhere>),
     Ended(Box<EndedJob>),
+}
+
+/// A job that this host knows from the ledger.
+pub(crate) struct Elsewhere {
+    pub(crate) head: Head,
+    /// The worker's notes, until the head changes.
+    pub(crate) notes: Option<Notes>,
+    /// Signals a new head. It closes when the job is in another state here.
+    pub(crate) changes: watch::Sender<()>,
+}
+
+impl Elsewhere {
+    /// The answer of `worker/status`, with the notes if they were read.
+    pub(crate) fn view(&self) -> StatusView {
+        let summary = || Notes { summary: self.head.summary.clone(), ..Notes::default() };
+        self.notes.clone().unwrap_or_else(summary).view(&self.head.meta)
+    }
+
+    pub(crate) fn new(head: Head) -> Self {
+        Self { head, notes: None, changes: watch::Sender::new(()) }
+    }
 }
 
 impl State {
@@ -39,6 +64,7 @@ impl State {
     pub(crate) fn with_meta<T>(&self, look: impl FnOnce(&Meta) -> T) -> T {
         match self {
             Self::Running(job) => job.look(|meta, _| look(meta)),
+            Self::Elsewhere(job) => look(&job.head.meta),
             Self::Ended(ended) => look(&ended.meta),
         }
     }
@@ -67,6 +93,7 @@ impl Entry {
         };
         match &*lock(&self.state) {
             State::Running(job) => job.look(|meta, notes| listed(meta, notes.summary.as_ref())),
+            State::Elsewhere(job) => listed(&job.head.meta, job.head.summary.as_ref()),
             State::Ended(ended) => listed(&ended.meta, ended.head.as_ref().and_then(|(text, _)| text.as_ref())),
         }
     }
@@ -81,8 +108,28 @@ impl Entry {
     /// The record, if the job has ended.
     pub(crate) fn meta(&self) -> Option<Meta> {
         match &*lock(&self.state) {
-            State::Running(_) => None,
+            State::Running(_) | State::Elsewhere(_) => None,
             State::Ended(ended) => Some(ended.meta.clone()),
+        }
+    }
+
+    /// Signals changes of a job that has not ended.
+    pub(crate) fn changes(&self) -> Option<watch::Receiver<()>> {
+        match &*lock(&self.state) {
+            State::Running(job) => Some(job.changes()),
+            State::Elsewhere(job) => Some(job.changes.subscribe()),
+            State::Ended(_) => None,
+        }
+    }
+
+    /// The answer of `worker/status` as far as it is in memory: of a job elsewhere, without its notes.
+    pub(crate) fn snapshot(&self) -> StatusView {
+        match &*lock(&self.state) {
+            State::Running(job) => job.snapshot(),
+            State::Elsewhere(job) => job.view(),
+            State::Ended(ended) => {
+                ended.notes.as_ref().map_or_else(Notes::default, |notes| notes.0.clone()).view(&ended.meta)
+            }
         }
     }
 
@@ -145,7 +192,7 @@ impl Index {
     pub(crate) fn insert(&mut self, entry: Arc<Entry>) {
         let order = entry.with_meta(|meta| order(&entry.id, &meta.started_at));
         if let Some(key) = entry.with_meta(callers_key)
-            && !self.with_key(&key).is_some_and(|other| other.id > entry.id)
+            && self.with_key(&key).is_none_or(|other| other.id <= entry.id)
         {
             self.by_key.insert(key, entry.id.clone());
         }

@@ -10,8 +10,10 @@ mod leftovers;
 mod list;
 mod load;
 mod recover;
+mod shared;
 mod status;
 mod usage;
+mod view;
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -52,9 +54,14 @@ use crate::{
         artifacts::ARTIFACTS,
         attachments::{self, ATTACHMENTS, AttachedBytes},
         reader::{ended_at, ended_before},
-        record::{self, ACTIVATION, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
+        record::{self, ACTIVATION, CONFIG, COPIES, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
-    running::{EndListener, RunningJob, ended::EndedJob, store_context::StoreContext, view::JobView},
+    ledger::Ledger,
+    running::{
+        EndListener, RunningJob,
+        ended::{EndedJob, end_of},
+        store_context::StoreContext,
+    },
     sync::lock,
     usage::removed,
 };
@@ -70,6 +77,7 @@ use load::Loading;
 use recover::Recovery;
 pub use recover::{Resume, interrupted};
 use status::NotesBudget;
+pub use view::JobView;
 
 /// Orders the ids of one millisecond by the time when they were made.
 static IN_ORDER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
@@ -129,7 +137,7 @@ pub struct Staged {
 impl Staged {
     /// The directory with the files, relative to the member's.
     pub fn path(&self) -> PathBuf {
-        [JOBS, &self.name(), ATTACHMENTS].iter().collect()
+        [self.store.context.place, &self.name(), ATTACHMENTS].iter().collect()
     }
 
     /// The name of the directory that becomes the job's.
@@ -186,12 +194,32 @@ impl JobStore {
     /// Opens the store of the member in the directory `member`; makes `jobs/` if there is none. It reads no job: see
     /// [`Self::load`].
     pub fn open(member: &Dir, options: StoreOptions) -> io::Result<Arc<Self>> {
-        let jobs = open_or_make_dir(member, JOBS)?;
+        Self::open_at(member, JOBS, options, None)
+    }
+
+    /// Opens the store of a member that other hosts serve too. The ledger decides about the jobs, and its jobs are
+    /// [heard](Self::hear) of; the directory `.jobs` of the member is emptied, and has the copies of this host.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the directory cannot be emptied or made.
+    pub fn open_shared(member: &Dir, options: StoreOptions, ledger: Arc<dyn Ledger>) -> io::Result<Arc<Self>> {
+        if_there(tree::remove(member, COPIES))?;
+        Self::open_at(member, COPIES, options, Some(ledger))
+    }
+
+    fn open_at(
+        member: &Dir,
+        place: &'static str,
+        options: StoreOptions,
+        ledger: Option<Arc<dyn Ledger>>,
+    ) -> io::Result<Arc<Self>> {
+        let jobs = open_or_make_dir(member, place)?;
         // The directory is opened for reading, so that renames in it can be synced.
         let member = open_dir(member, ".")?;
         let StoreOptions { limits, clock } = options;
         let (limits, generation, subscriber) = (Mutex::new(limits), AtomicU64::new(0), OnceLock::new());
-        let context = StoreContext { jobs, limits, clock, generation, subscriber };
+        let context = StoreContext { jobs, place, ledger, limits, clock, generation, subscriber };
         Ok(Arc::new_cyclic(|itself| Self {
             member,
             context: Arc::new(context),
@@ -248,8 +276,13 @@ impl JobStore {
             let hint = if removed { "; jobs/ was removed while the host runs, so start the host again" } else { "" };
             StoreError::io(format!("could not store the job{hint}"))(e)
         })?;
-        let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), meta));
-        self.insert_running(&job, || EventDetail::JobStarted { description: new.description.clone() });
+        let started = EventDetail::JobStarted { description: new.description.clone() };
+        let hold = match &self.context.ledger {
+            None => None,
+            Some(ledger) => Some(self.begin_shared(ledger, &meta, &started)?),
+        };
+        let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), meta, hold));
+        self.insert_running(&job, self.context.ledger.is_none().then_some(started));
         Ok(job)
     }
 
@@ -297,7 +330,7 @@ impl JobStore {
     /// It blocks.
     pub fn attachments(&self, id: &JobId) -> Option<PathBuf> {
         let dir = self.job_dir(id).ok()?;
-        attachments::are_there(&dir).then(|| [JOBS, id.as_str(), ATTACHMENTS].iter().collect())
+        attachments::are_there(&dir).then(|| [self.context.place, id.as_str(), ATTACHMENTS].iter().collect())
     }
 
     /// Makes the job's directory under a temporary name, and renames it.
@@ -339,14 +372,15 @@ impl JobStore {
 
     /// The job, for those who follow it until it has ended; `None` if it has.
     pub fn follow(&self, id: &str) -> Option<JobView> {
-        self.running(id).map(JobView::of)
+        let entry = self.catalog.read().get(id)?;
+        (entry.status() == JobStatus::Running).then(|| JobView::of(entry))
     }
 
     /// The job, if it runs here, for those who carry it out.
     pub fn running(&self, id: &str) -> Option<Arc<RunningJob>> {
         match &*lock(&self.catalog.read().get(id)?.state) {
             State::Running(job) => Some(job.clone()),
-            State::Ended(_) => None,
+            State::Elsewhere(_) | State::Ended(_) => None,
         }
     }
 
@@ -364,6 +398,9 @@ impl JobStore {
         {
             cancelled?;
             return Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled });
+        }
+        if let Some(ledger) = &self.context.ledger {
+            return self.cancel_shared(ledger, &entry);
         }
         let _files = lock(&entry.files);
         self.refresh(&entry)?;
@@ -385,16 +422,15 @@ impl JobStore {
     /// Its usage is recorded before.
     pub fn delete(&self, id: &str) -> Result<Deleted, StoreError> {
         let entry = self.find(id)?;
+        if let Some(ledger) = &self.context.ledger {
+            self.remove_shared(ledger, &entry, may_delete)?;
+            return Ok(Deleted { job_id: entry.id.clone(), deleted: true });
+        }
         let _files = lock(&entry.files);
         self.refresh(&entry)?;
-        match entry.status() {
-            JobStatus::Running => Err(StoreError::Refused("Cannot delete a running job".to_owned())),
-            JobStatus::Failed => Err(StoreError::Refused("Cannot delete a failed job. Cancel it first.".to_owned())),
-            JobStatus::Completed | JobStatus::Cancelled => {
-                self.note_removed(&entry.meta().into_iter().collect::<Vec<_>>())?;
-                self.take_away(&entry)
-            }
-        }?;
+        may_delete(entry.status())?;
+        self.note_removed(&entry.meta().into_iter().collect::<Vec<_>>())?;
+        self.take_away(&entry)?;
         self.discard(std::slice::from_ref(&entry.id));
         Ok(Deleted { job_id: entry.id.clone(), deleted: true })
     }
@@ -432,6 +468,9 @@ impl JobStore {
 
     /// Removes the jobs that `is_chosen`, none of which runs.
     fn remove_ended(&self, is_chosen: impl Fn(&Meta) -> bool) -> PruneReport {
+        if let Some(ledger) = &self.context.ledger {
+            return self.remove_ended_shared(ledger, is_chosen);
+        }
         let mut report = PruneReport::default();
         let mut entries = self.catalog.read().entries();
         let mut chosen = Vec::new();
@@ -533,6 +572,7 @@ impl JobStore {
     fn find(&self, id: &str) -> Result<Arc<Entry>, StoreError> {
         let get = || self.catalog.read().get(id);
         if get().is_none()
+            && self.context.ledger.is_none()
             && self.ensure_loaded()
             && let Ok(id) = id.parse()
         {
@@ -552,6 +592,15 @@ impl JobStore {
     }
 }
 
+/// Whether a job of this status may be deleted (REQ-WD-17).
+fn may_delete(status: JobStatus) -> Result<(), StoreError> {
+    match status {
+        JobStatus::Running => Err(StoreError::Refused("Cannot delete a running job".to_owned())),
+        JobStatus::Failed => Err(StoreError::Refused("Cannot delete a failed job. Cancel it first.".to_owned())),
+        JobStatus::Completed | JobStatus::Cancelled => Ok(()),
+    }
+}
+
 impl EndListener for JobStore {
     fn ended(&self, ended: EndedJob, gone: bool) {
         let id = ended.meta.job_id.clone();
@@ -567,11 +616,6 @@ impl EndListener for JobStore {
             self.context.publish(&id, || end);
         }
     }
-}
-
-/// The event of the end of a job, from its record.
-fn end_of(meta: &Meta) -> EventDetail {
-    EventDetail::JobEnded { status: meta.status, error: meta.error.clone() }
 }
 
 /// Serializes an answer.

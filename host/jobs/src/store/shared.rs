@@ -1,0 +1,271 @@
+//! Serves jobs that other hosts serve too: the ledger decides about them, and tells of them.
+
+use std::{io, sync::Arc};
+
+use cap_std::fs::Dir;
+use guild_contract::{EventDetail, JobId, JobStatus, Meta, rpc::CancelView};
+use guild_fs::durable::open_or_make_dir;
+
+use super::{
+    JobStore, PruneReport,
+    index::{Elsewhere, Entry, State},
+    recover::Recovered,
+};
+use crate::{
+    error::StoreError,
+    files::record::{self, META, Notes},
+    ledger::{Change, Decision, Head, Hold, Ledger, News, Refused},
+    running::{
+        ended::{EndedJob, end_of},
+        held::{files_of, picture},
+    },
+    sync::lock,
+};
+
+impl JobStore {
+    /// Takes the news of a job. The ledger tells of each job at the start of the host, and then of its changes, in the
+    /// order in which they were stored.
+    pub fn hear(&self, id: &JobId, news: News) {
+        let entry = self.catalog.read().get(id.as_str());
+        let Some(head) = news.head else {
+            if let Some(entry) = entry {
+                self.leave(&entry);
+            }
+            return;
+        };
+        let Some(entry) = entry else {
+            if !self.catalog.read().knows(id) {
+                self.catalog.write().insert(Entry::new(State::Elsewhere(Box::new(Elsewhere::new(head)))));
+                self.context.changed();
+            }
+            return;
+        };
+        let lost = {
+            let mut state = lock(&entry.state);
+            match &mut *state {
+                // What this host does is in memory before it is in the ledger.
+                State::Running(_) if news.is_held => return,
+                State::Ended(ended) if ended.meta.status == head.meta.status => return,
+                State::Elsewhere(job) => {
+                    (job.head, job.notes) = (head, None);
+                    job.changes.send_replace(());
+                    None
+                }
+                State::Running(job) => {
+                    let job = job.clone();
+                    *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
+                    Some(job)
+                }
+                State::Ended(_) => {
+                    *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
+                    None
+                }
+            }
+        };
+        if let Some(job) = lost {
+            tracing::warn!(job = %id, "another host has ended the job or taken it over, so its work stops here");
+            job.lose();
+        }
+        self.context.changed();
+    }
+
+    /// Carries out a job that waited, or whose host is dead, which this host holds now. It is resumed as a job that a
+    /// host interrupted: completed, continued or failed. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason when the job's files cannot be had. The job is held all the same.
+    pub fn adopt(&self, id: &JobId, hold: Arc<dyn Hold>) -> Result<(), StoreError> {
+        let _reading = lock(&self.recovery.reading);
+        let entry = self.catalog.read().get(id.as_str());
+        let _files = entry.as_ref().map(|entry| lock(&entry.files));
+        self.fetch(id, &|_| true)?;
+        let failed = |e: io::Error| StoreError::io(format!("{META} of the job cannot be read"))(e);
+        let (meta, _) = record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(failed)?;
+        match (self.recover_job(&meta, true, Some(hold)), &entry) {
+            (Ok(Recovered::Ended(ended)), Some(entry)) => {
+                *lock(&entry.state) = State::Ended(ended);
+                self.context.changed();
+            }
+            (recovered, _) => self.insert_recovered(id, recovered),
+        }
+        Ok(())
+    }
+
+    /// Makes a new job known to all hosts. Its directory is complete.
+    pub(super) fn begin_shared(
+        &self,
+        ledger: &Arc<dyn Ledger>,
+        meta: &Meta,
+        started: &EventDetail,
+    ) -> Result<Arc<dyn Hold>, StoreError> {
+        let id = &meta.job_id;
+        let files = self.job_dir(id).and_then(|dir| files_of(&dir));
+        let begun = files.map_err(StoreError::io("could not store the job")).and_then(|files| {
+            let event = self.context.event(id, started.clone());
+            ledger.begin(id, files, &picture(meta, None), &event).map_err(|refused| match refused {
+                Refused::Lost => StoreError::Refused(format!("there is a job {id} already")),
+                Refused::Unavailable(text) => StoreError::Unavailable(text),
+            })
+        });
+        begun.inspect_err(|_| {
+            self.trash.remove(&self.context.jobs, id.as_str());
+            self.catalog.write().unclaim(id);
+        })
+    }
+
+    /// Stores the end of a job that was taken over and had its result already.
+    pub(super) fn end_recovered(&self, hold: &Arc<dyn Hold>, dir: &Dir, meta: &Meta) -> Result<(), String> {
+        let changes = files_of(dir).map_err(|e| format!("its files cannot be read: {e}"))?;
+        let event = self.context.event(&meta.job_id, end_of(meta));
+        let (summary, _) = record::read_head(&self.context.jobs, &meta.job_id);
+        let last = Decision { changes, head: Some(picture(meta, summary.as_deref())), event };
+        hold.end(last).map_err(|refused| refused.to_string())
+    }
+
+    /// [`Self::cancel`] of a job that this host does not carry out.
+    pub(super) fn cancel_shared(&self, ledger: &Arc<dyn Ledger>, entry: &Arc<Entry>) -> Result<CancelView, StoreError> {
+        let id = &entry.id;
+        let decide = |head: &Head| {
+            let meta = match head.meta.status {
+                JobStatus::Running => record::ended(head.meta.clone(), JobStatus::Cancelled, None, self.context.now()),
+                JobStatus::Failed => Meta { status: JobStatus::Cancelled, ..head.meta.clone() },
+                JobStatus::Completed | JobStatus::Cancelled => return None,
+            };
+            let changes = vec![Change::Put(META.to_owned(), record::pretty(&meta).ok()?)];
+            let event = self.context.event(id, end_of(&meta));
+            Some(Decision { changes, head: Some(picture(&meta, head.summary.as_deref())), event })
+        };
+        let (before, is_stored) = ledger.decide(id, &decide).map_err(StoreError::of_ledger(id))?;
+        let Some(decided) = decide(&before).filter(|_| is_stored).and_then(|decision| decision.head) else {
+            return Ok(CancelView { job_id: id.clone(), status: before.meta.status });
+        };
+        // A request that follows sees it, also before the ledger has told.
+        self.hear(id, News { head: Some(decided), is_held: false });
+        Ok(CancelView { job_id: id.clone(), status: JobStatus::Cancelled })
+    }
+
+    /// Deletes a job whose status `may` be deleted, with its usage written down before.
+    pub(super) fn remove_shared(
+        &self,
+        ledger: &Arc<dyn Ledger>,
+        entry: &Arc<Entry>,
+        may: impl Fn(JobStatus) -> Result<(), StoreError> + Sync,
+    ) -> Result<(), StoreError> {
+        let id = &entry.id;
+        let decide = |head: &Head| {
+            may(head.meta.status).ok()?;
+            Some(Decision { changes: Vec::new(), head: None, event: self.context.event(id, EventDetail::JobDeleted) })
+        };
+        let (before, is_stored) = ledger.decide(id, &decide).map_err(StoreError::of_ledger(id))?;
+        if !is_stored {
+            may(before.meta.status)?;
+        }
+        // Another host may have deleted it a moment ago, and has written its usage down.
+        if is_stored && let Err(e) = self.note_removed(std::slice::from_ref(&before.meta)) {
+            tracing::error!(job = %id, "`guild usage` does not count the deleted job: {e}");
+        }
+        self.leave(entry);
+        Ok(())
+    }
+
+    /// Removes the ended jobs that `is_chosen`.
+    pub(super) fn remove_ended_shared(
+        &self,
+        ledger: &Arc<dyn Ledger>,
+        is_chosen: impl Fn(&Meta) -> bool,
+    ) -> PruneReport {
+        let mut report = PruneReport::default();
+        let chosen = |entry: &Arc<Entry>| entry.with_meta(|meta| meta.status != JobStatus::Running && is_chosen(meta));
+        for entry in self.catalog.read().entries().iter().filter(|entry| chosen(entry)) {
+            let may = |status| match status {
+                JobStatus::Running => Err(StoreError::Refused("the job runs".to_owned())),
+                _ => Ok(()),
+            };
+            match self.remove_shared(ledger, entry, may) {
+                Ok(()) => report.removed.push(entry.id.clone()),
+                Err(StoreError::Unknown(_)) => self.leave(entry),
+                Err(e) => report.failed.push((entry.id.clone(), e.to_string())),
+            }
+        }
+        report
+    }
+
+    /// Forgets a deleted job, and removes this host's copy of it.
+    fn leave(&self, entry: &Arc<Entry>) {
+        let was_there = self.catalog.write().remove(&entry.id);
+        let running = {
+            let mut state = lock(&entry.state);
+            let running = if let State::Running(job) = &*state { Some(job.clone()) } else { None };
+            let meta = state.with_meta(Meta::clone);
+            *state = State::Ended(Box::new(EndedJob::new(meta, None)));
+            running
+        };
+        if let Some(job) = running {
+            job.lose();
+        }
+        if was_there {
+            self.trash.remove(&self.context.jobs, entry.id.as_str());
+            self.context.changed();
+        }
+    }
+
+    /// Reads the notes of a job at another host, unless they are up to date. `entry.files` is held.
+    pub(super) fn fetch_notes(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        let head = match &*lock(&entry.state) {
+            State::Elsewhere(job) if job.notes.is_none() => job.head.clone(),
+            _ => return Ok(()),
+        };
+        if head.meta.status != JobStatus::Running {
+            return self.fetch_ended(entry);
+        }
+        self.fetch(&entry.id, &record::is_note)?;
+        let (notes, _) = Notes::read(&self.context.jobs, &entry.id, &self.context.limits(), None);
+        if let State::Elsewhere(job) = &mut *lock(&entry.state)
+            && job.head == head
+        {
+            job.notes = Some(notes);
+        }
+        Ok(())
+    }
+
+    /// Copies the files of a job that ended at another host. `entry.files` is held.
+    pub(super) fn fetch_ended(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        let head = match &*lock(&entry.state) {
+            State::Elsewhere(job) if job.head.meta.status != JobStatus::Running => job.head.clone(),
+            _ => return Ok(()),
+        };
+        self.fetch(&entry.id, &|_| true)?;
+        let read = record::read_meta(&self.context.jobs, &entry.id, &self.context.limits());
+        let (meta, fingerprint) = read.map_err(StoreError::io(format!("{META} of the job cannot be read")))?;
+        let mut state = lock(&entry.state);
+        if matches!(&*state, State::Elsewhere(job) if job.head == head) {
+            let head = Some((head.summary, record::fingerprint(&self.context.jobs, &entry.id, record::STATUS)));
+            *state = State::Ended(Box::new(EndedJob { head, ..EndedJob::new(meta, Some(fingerprint)) }));
+        }
+        Ok(())
+    }
+
+    /// Copies all files of a job that this host does not carry out, as they are now.
+    pub(super) fn fetch_all(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        if !matches!(&*lock(&entry.state), State::Elsewhere(_)) {
+            return Ok(());
+        }
+        let _files = lock(&entry.files);
+        self.fetch_ended(entry)?;
+        match &*lock(&entry.state) {
+            State::Elsewhere(_) => {}
+            State::Running(_) | State::Ended(_) => return Ok(()),
+        }
+        self.fetch(&entry.id, &|_| true)
+    }
+
+    /// Copies files of a job into its directory here, in place of earlier copies.
+    fn fetch(&self, id: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), StoreError> {
+        let Some(ledger) = &self.context.ledger else { return Ok(()) };
+        self.trash.remove(&self.context.jobs, id.as_str());
+        let dir = open_or_make_dir(&self.context.jobs, id.as_str());
+        let dir = dir.map_err(StoreError::io("the job cannot be copied to this host"))?;
+        ledger.fetch(id, wanted, &dir).map_err(StoreError::of_ledger(id))
+    }
+}
