@@ -3,6 +3,7 @@
 mod agents;
 mod audit;
 mod auth;
+mod cluster;
 mod config;
 pub mod directories;
 pub mod directory_lock;
@@ -26,6 +27,7 @@ pub use agents::{
     spend::Spend,
 };
 pub use auth::{AuthConfig, TlsFiles};
+pub use cluster::ClusterOptions;
 pub use config::{
     Config, ConfigError, ReadRoot, VARIABLE,
     changes::{Change, changes},

@@ -502,3 +502,50 @@ fn a_root_has_one_plain_name_of_its_own() {
     let error = Config::parse(Path::new("/etc/guild.toml"), twice).unwrap_err().to_string();
     assert!(error.starts_with("/etc/guild.toml:5: roots.name") && error.contains("another root"), "{error}");
 }
+
+const CLUSTER: &str = r#"
+    [cluster]
+    name = "acme"
+    servers = ["tls://n1.example.org:4222", "nats://127.0.0.1:4222"]
+    monitor = ["http://n1.example.org:8222"]
+    credentials = "host-a.creds"
+    key_file = "acme.key"
+    host = "host-a"
+    url = "https://host-a.example.org:7433"
+"#;
+
+#[test]
+fn a_cluster_has_its_servers_and_its_key() {
+    let cluster = parse(CLUSTER).unwrap().cluster.unwrap();
+    assert_eq!((&*cluster.name, &*cluster.host), ("acme", "host-a"));
+    assert_eq!(
+        cluster.servers.iter().map(|url| url.as_str()).collect::<Vec<_>>(),
+        ["tls://n1.example.org:4222", "nats://127.0.0.1:4222"]
+    );
+    assert_eq!(cluster.credentials.unwrap(), Path::new("/etc/guild/host-a.creds"));
+    assert_eq!(cluster.key, KeySource::File("/etc/guild/acme.key".into()));
+    // A host has the name of its machine.
+    let named = parse(&CLUSTER.replace("host = \"host-a\"", "")).unwrap().cluster.unwrap().host;
+    assert!(!named.is_empty() && named.bytes().all(|c| c != b'.' && !c.is_ascii_uppercase()), "{named}");
+}
+
+#[test]
+fn a_mistake_in_a_cluster_names_its_key() {
+    for (right, wrong, why) in [
+        ("tls://n1.example.org:4222", "nats://n1.example.org:4222", "must begin with tls://"),
+        ("tls://n1.example.org:4222", "n1:4222", "must begin with tls://"),
+        ("http://n1.example.org:8222", "n1", "cluster.monitor: \"n1\" is not a URL"),
+        ("\"http://n1.example.org:8222\"", "", "cluster.monitor: name at least one"),
+        ("name = \"acme\"", "name = \"Acme corp\"", "cluster.name: \"Acme corp\" has to be"),
+        ("name = \"acme\"", "", "`name`"),
+        ("key_file = \"acme.key\"", "", "[cluster] needs the cluster's key"),
+        ("key_file = \"acme.key\"", "key = \"00\"", "must not contain a key"),
+        ("host = \"host-a\"", "host = \"a.b\"", "cluster.host: \"a.b\" has to be"),
+        ("https://host-a.example.org:7433", "host-a:7433", "cluster.url"),
+    ] {
+        let text = CLUSTER.replace(right, wrong);
+        assert_ne!(text, CLUSTER, "{right}");
+        let error = error(&text);
+        assert!(error.contains(why), "{wrong}: {error}");
+    }
+}

@@ -96,7 +96,9 @@ fn cut(text: &str) -> String {
 /// Whether a running host keeps the value from its start.
 fn is_at_start(key: &[&str]) -> bool {
     match key {
-        ["members" | "bind" | "port" | "behind_proxy"] | ["hall", "home"] | ["member", _, "mcp"] => true,
+        ["members" | "bind" | "port" | "behind_proxy"] | ["hall", "home"] | ["member", _, "mcp"] | ["cluster", ..] => {
+            true
+        }
         ["extractive" | "claude" | "api" | "scripted", name] => *name == "sessions",
         ["limits", name] | ["member", _, "limits", name] => {
             Limits::ALL.iter().any(|limit| limit.name == *name && limit.setting == Setting::KeyAtStart)

@@ -16,6 +16,7 @@ use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, WrittenScripted, spend::WrittenSpend},
     audit::WrittenAudit,
     auth::{WrittenAuth, WrittenTls},
+    cluster::WrittenCluster,
     config::written::{Written, WrittenRoot},
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
@@ -46,7 +47,7 @@ fn limits(which: fn(&Limit) -> bool) -> Vec<&'static str> {
 }
 
 /// Tables that may occur once. An inner table follows its outer one.
-const TABLES: [Keys; 12] = [
+const TABLES: [Keys; 13] = [
     Keys { table: "[hall]", known: fields::<WrittenHall> },
     Keys { table: "[audit]", known: fields::<WrittenAudit> },
     Keys { table: "[spend]", known: fields::<WrittenSpend> },
@@ -59,6 +60,7 @@ const TABLES: [Keys; 12] = [
     Keys { table: "[scripted]", known: fields::<WrittenScripted> },
     Keys { table: "[web]", known: fields::<WrittenWeb> },
     Keys { table: "[web.search]", known: fields::<WrittenSearch> },
+    Keys { table: "[cluster]", known: fields::<WrittenCluster> },
 ];
 
 /// Tables that may occur several times.
@@ -220,6 +222,15 @@ mod tests {
             [spend]
             host_usd_per_day = 20.0
             token_usd_per_day = 5.0
+            [cluster]
+            name = "acme"
+            servers = ["tls://n1.example.org:4222"]
+            monitor = ["http://n1.example.org:8222"]
+            credentials = "host-a.creds"
+            ca = "nats-ca.pem"
+            key_file = "acme.key"
+            host = "host-a"
+            url = "https://host-a.example.org:7433"
             [retention]
             days = 90
             jobs = 1000
@@ -344,7 +355,7 @@ mod tests {
         tables(&full.clone().into(), &[], &mut ways);
         // The file itself cannot be a list.
         ways.retain(|way| !way.is_empty());
-        assert_eq!(ways.len(), 19, "{ways:?}");
+        assert_eq!(ways.len(), 20, "{ways:?}");
         for way in ways {
             let mut changed = Value::from(full.clone());
             let place = at(&mut changed, &way);

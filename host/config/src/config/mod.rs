@@ -37,6 +37,7 @@ use toml::{
 use crate::{
     agents::{self, RuntimeConfig, WrittenApi, WrittenClaude, runtime::Runtime, spend::Spend},
     auth::{AuthConfig, WrittenAuth},
+    cluster::{ClusterOptions, WrittenCluster},
     config::written::Written,
     hall::{self, PermittedProject, WrittenHall},
     policy,
@@ -81,6 +82,8 @@ pub struct Config {
     pub relays: Vec<String>,
     /// `[spend]`: the caps on the dollars spent in a day.
     pub spend: Spend,
+    /// `[cluster]`: the cluster that the host belongs to, if it is in one.
+    pub cluster: Option<ClusterOptions>,
     /// `[retention]`: which ended jobs stay.
     pub retention: Retention,
     /// `[[project]]`: the repositories on which workers may work.
@@ -252,6 +255,7 @@ impl Config {
         config.relays = written.audit.unwrap_or_default().relays()?;
         config.spend = written.spend.unwrap_or_default().read()?;
         config.retention = written.retention.unwrap_or_default().read()?;
+        config.cluster = written.cluster.map(|cluster| WrittenCluster::read(cluster, base)).transpose()?;
         config.projects = hall::projects(written.project, base)?;
         let webhooks = written.webhook.into_iter().map(|webhook| webhook.read(base));
         config.webhooks = webhooks.collect::<Result<_, _>>()?;

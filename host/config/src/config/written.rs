@@ -9,6 +9,7 @@ use toml::Spanned;
 use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice, WrittenScripted, spend::WrittenSpend},
     audit::WrittenAudit,
+    cluster::WrittenCluster,
     hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
     retention::WrittenRetention,
@@ -46,6 +47,7 @@ pub(crate) struct Written {
     pub(crate) audit: Option<WrittenAudit>,
     pub(crate) spend: Option<WrittenSpend>,
     pub(crate) retention: Option<WrittenRetention>,
+    pub(crate) cluster: Option<Spanned<WrittenCluster>>,
     #[serde(default)]
     pub(crate) project: Vec<WrittenProject>,
     #[serde(default)]

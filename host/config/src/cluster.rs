@@ -1,0 +1,150 @@
+//! Reads `[cluster]`: the cluster of hosts that this host belongs to.
+
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use toml::Spanned;
+use url::Url;
+
+use crate::{
+    key_source::KeySource,
+    value::{Wrong, key_source, text},
+};
+
+/// The most characters of the name of a cluster or of a host in it.
+const NAME_CHARS: usize = 64;
+
+/// The cluster of hosts that this host belongs to. Its hosts take tasks for one another and answer for one another's
+/// jobs, by way of NATS JetStream. Without this table, the host is on its own.
+#[derive(Deserialize)]
+pub(crate) struct WrittenCluster {
+    /// The name of the cluster, the same at each of its hosts: lower-case letters, digits and `-`.
+    name: Spanned<String>,
+    /// The addresses of the NATS servers: `tls://HOST:PORT`, or `nats://HOST:PORT` at a loopback address.
+    servers: Vec<Spanned<String>>,
+    /// The addresses at which the NATS servers tell about themselves (`http_port` in nats.conf), such as
+    /// `http://HOST:8222`. The host does not start with a server that may lose what it acknowledged.
+    monitor: Vec<Spanned<String>>,
+    /// The file with the credentials of this host at NATS. Servers at loopback addresses may need none.
+    credentials: Option<PathBuf>,
+    /// The certificate of the authority that signed those of the NATS servers. Without this key, it is one that the
+    /// system trusts.
+    ca: Option<PathBuf>,
+    /// The environment variable with the cluster's key: 32 bytes in hexadecimal digits, the same at each host. It seals
+    /// what hosts read from NATS and carry out.
+    key_env: Option<Spanned<String>>,
+    /// A file with the cluster's key, in place of `key_env`.
+    key_file: Option<Spanned<PathBuf>>,
+    /// The name of this host in the cluster, which no other host has. Without this key, it is the name of the machine.
+    host: Option<Spanned<String>>,
+    /// The address at which the other hosts reach this one.
+    url: Option<Spanned<String>>,
+}
+
+/// `[cluster]` of guild.toml.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterOptions {
+    /// The name of the cluster.
+    pub name: String,
+    /// The NATS servers.
+    pub servers: Vec<Url>,
+    /// Where the NATS servers tell about themselves.
+    pub monitor: Vec<Url>,
+    /// The file with the credentials of this host at NATS.
+    pub credentials: Option<PathBuf>,
+    /// The certificate of the authority of the NATS servers, if it is not one of the system's.
+    pub ca: Option<PathBuf>,
+    /// The source of the cluster's key.
+    pub key: KeySource,
+    /// The name of this host in the cluster.
+    pub host: String,
+    /// The address at which the other hosts reach this one.
+    pub url: Option<Url>,
+}
+
+impl WrittenCluster {
+    pub(crate) fn read(written: Spanned<Self>, base: &Path) -> Result<ClusterOptions, Wrong> {
+        let span = written.span();
+        let cluster = written.into_inner();
+        let missing = |why: &str| Wrong::at(span.clone(), why.to_owned());
+        let key = key_source("cluster", cluster.key_env, cluster.key_file, base)?.ok_or_else(|| {
+            missing(
+                "[cluster] needs the cluster's key: name it in `key_env` or `key_file`; `guild cluster init` makes one",
+            )
+        })?;
+        if cluster.servers.is_empty() {
+            return Err(missing("cluster.servers: name at least one NATS server, such as \"nats://127.0.0.1:4222\""));
+        }
+        if cluster.monitor.is_empty() {
+            return Err(missing("cluster.monitor: name at least one address, such as \"http://127.0.0.1:8222\""));
+        }
+        let servers = cluster.servers.iter().map(server);
+        let monitor = cluster.monitor.iter().map(|server| http("monitor", server));
+        let host = match cluster.host {
+            Some(host) => name("host", host)?,
+            None => machine().ok_or_else(|| missing("cluster.host: the machine has no name; write one"))?,
+        };
+        Ok(ClusterOptions {
+            name: name("name", cluster.name)?,
+            servers: servers.collect::<Result<_, _>>()?,
+            monitor: monitor.collect::<Result<_, _>>()?,
+            credentials: cluster.credentials.map(|path| base.join(path)),
+            ca: cluster.ca.map(|path| base.join(path)),
+            key,
+            host,
+            url: cluster.url.as_ref().map(|at| http("url", at)).transpose()?,
+        })
+    }
+}
+
+/// The name of a cluster, or of a host in it: a part of NATS subjects and of files' names.
+fn name(key: &str, written: Spanned<String>) -> Result<String, Wrong> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_name = |name: &str| {
+        name.len() <= NAME_CHARS && name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    let span = written.span();
+    let name = text(&format!("cluster.{key}"), written)?;
+    if is_name(&name) {
+        return Ok(name);
+    }
+    let why = format!("cluster.{key}: {name:?} has to be of lower-case letters, digits and '-', at most {NAME_CHARS}");
+    Err(Wrong::at(span, why))
+}
+
+/// The name of the machine up to its first dot, as a name of a host.
+fn machine() -> Option<String> {
+    let full = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let name: String = full.chars().take_while(|c| *c != '.').take(NAME_CHARS).collect();
+    (!name.is_empty()).then_some(name)
+}
+
+/// An address of `cluster.servers`: encrypted, unless it is a loopback address.
+fn server(written: &Spanned<String>) -> Result<Url, Wrong> {
+    let wrong = |why: &str| Wrong::at(written.span(), format!("cluster.servers: {:?} {why}", written.get_ref()));
+    let url: Url = written.get_ref().parse().map_err(|_| wrong("is not a URL, such as tls://n1.example.org:4222"))?;
+    match url.scheme() {
+        "tls" => Ok(url),
+        "nats" if is_loopback(&url) => Ok(url),
+        _ => Err(wrong("must begin with tls:// (nats:// is for loopback addresses)")),
+    }
+}
+
+/// An address of HTTP under the key `key`.
+fn http(key: &str, written: &Spanned<String>) -> Result<Url, Wrong> {
+    let wrong = |why: &str| Wrong::at(written.span(), format!("cluster.{key}: {:?} {why}", written.get_ref()));
+    let url: Url = written.get_ref().parse().map_err(|_| wrong("is not a URL, such as http://n1.example.org:8222"))?;
+    match url.scheme() {
+        "http" | "https" if url.host().is_some() => Ok(url),
+        _ => Err(wrong("must begin with http:// or https://")),
+    }
+}
+
+/// Whether a URL is at this machine. A URL of a scheme that browsers do not know has its host as a text.
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
