@@ -9,6 +9,9 @@ use guild_telemetry::record;
 
 /// The average bytes of an event, which bound the ring as a whole.
 const BYTES_EACH: usize = 1024;
+/// The numbers of one message of a cluster's log: half of them for its events, the others for events of this host alone
+/// that happen before the next message.
+const NUMBERS_EACH: u64 = 1024;
 /// The approximate bytes that a subscriber is sent at a time.
 const BATCH_BYTES: usize = 16 * 1024;
 
@@ -31,13 +34,15 @@ impl Record {
     }
 }
 
-/// The newest events of this run of the host, by number, from 1.
+/// The newest events, by number: of this run of the host, from 1; in a cluster, of its log, by the sequences of messages.
 ///
 /// A summary replaces the one before of the same job: a worker that changes its summary all the time occupies one
 /// place, and displaces no other event.
 #[derive(Default)]
 pub struct Ring {
     run: String,
+    /// Whether the numbers are those of a cluster's log, which its hosts have in common.
+    is_shared: bool,
     most: usize,
     kept: BTreeMap<u64, Record>,
     /// The number of the summary of each job that has one among them.
@@ -67,6 +72,13 @@ impl Ring {
         Self { run, most: most as usize, ..Self::default() }
     }
 
+    /// An empty ring for the events of a cluster, after the message `sequence` of its log. `log` is the beginning of
+    /// their ids, which is the same at each host.
+    pub fn of_log(log: String, most: u32, sequence: u64) -> Self {
+        let newest = sequence.saturating_mul(NUMBERS_EACH);
+        Self { is_shared: true, newest, gone: newest, ..Self::new(log, most) }
+    }
+
     /// The number of the newest event.
     pub fn newest(&self) -> u64 {
         self.newest
@@ -82,14 +94,31 @@ impl Ring {
         let (run, number) = id.split_once('-')?;
         let number = number.parse().ok()?;
         let is_run = !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let is_ours = run == self.run && number <= self.newest;
+        // Another host of the cluster may be ahead.
+        let is_ours = run == self.run && (self.is_shared || number <= self.newest);
         is_run.then_some(if is_ours { Start::After(number) } else { Start::AnotherRun })
     }
 
-    /// Adds an event, and drops the oldest ones that no longer fit.
+    /// Adds an event of this host, and drops the oldest ones that no longer fit.
     pub fn push(&mut self, event: Event) {
-        self.newest += 1;
-        let number = self.newest;
+        let own = NUMBERS_EACH / 2;
+        let number = match self.newest % NUMBERS_EACH {
+            _ if !self.is_shared => self.newest + 1,
+            place if place < own => self.newest - place + own,
+            // The last one is replaced where there are too many.
+            place if place == NUMBERS_EACH - 1 => self.newest,
+            _ => self.newest + 1,
+        };
+        self.put(number, event);
+    }
+
+    /// Adds the event `nth` of a message of the log, whose sequence is above those before.
+    pub fn hear(&mut self, sequence: u64, nth: u64, event: Event) {
+        self.put(sequence.saturating_mul(NUMBERS_EACH).saturating_add(nth.min(NUMBERS_EACH / 2 - 1)), event);
+    }
+
+    fn put(&mut self, number: u64, event: Event) {
+        self.newest = number;
         let frame = self.frame(number, &event);
         let (member, job, kind) = (event.member, event.job_id, event.news.kind());
         if let (Kind::JobSummary, Some(job)) = (kind, &job)
@@ -99,7 +128,9 @@ impl Ring {
             self.bytes -= before.frame.len();
         }
         self.bytes += frame.len();
-        self.kept.insert(number, Record { member, job, kind, frame });
+        if let Some(replaced) = self.kept.insert(number, Record { member, job, kind, frame }) {
+            self.bytes -= replaced.frame.len();
+        }
         while self.kept.len() > self.most || (self.bytes > self.most.saturating_mul(BYTES_EACH) && self.kept.len() > 1)
         {
             let Some((number, oldest)) = self.kept.pop_first() else { return };
@@ -131,8 +162,10 @@ impl Ring {
         let (mut batch, mut at) = (BytesMut::new(), number);
         if number < self.gone {
             at = self.gone;
-            record::events_dropped(self.gone - number);
-            batch.extend_from_slice(&self.gap(at, Some(self.gone - number)));
+            // The numbers of a log have gaps.
+            let missed = (!self.is_shared).then(|| self.gone - number);
+            record::events_dropped(missed.unwrap_or(1));
+            batch.extend_from_slice(&self.gap(at, missed));
         }
         for (number, kept) in self.kept.range(at + 1..) {
             if batch.len() >= BATCH_BYTES {
@@ -244,6 +277,37 @@ mod tests {
         }
         let (first, at) = ring.begin(Start::AnotherRun);
         assert!(String::from_utf8_lossy(&first).contains(r#""kind":"gap","missed":null"#) && at == 0);
+    }
+
+    #[test]
+    fn a_client_goes_on_at_another_host_of_a_cluster() {
+        let mut rings = [0, 0].map(|after| Ring::of_log("f".into(), 9, after));
+        // Events of one host alone move no other.
+        rings[0].push(event("j", EventDetail::MemberAdded));
+        for ring in &mut rings {
+            ring.hear(1, 0, question("a"));
+            ring.hear(1, 1, question("b"));
+        }
+        rings[0].push(event("j", EventDetail::MemberAdded));
+        rings[0].hear(3, 0, question("c"));
+        let Some(Start::After(at)) = rings[1].after(&rings[0].id(rings[0].newest())) else { panic!("a known log") };
+        assert!(received(&rings[1], at).is_empty(), "the other host is behind");
+        rings[1].hear(3, 0, question("c"));
+        rings[1].hear(4, 0, question("d"));
+        assert_eq!(received(&rings[1], at), [format!(r#"f-{} "d""#, 4 * NUMBERS_EACH)]);
+        // A host that came later has not seen all.
+        let later = Ring::of_log("f".into(), 9, 3);
+        assert!(String::from_utf8_lossy(&later.read(1, |_| true).0).contains(r#""kind":"gap","missed":null"#));
+        assert_eq!(later.after("e-1"), Some(Start::AnotherRun));
+    }
+
+    #[test]
+    fn many_events_of_one_host_take_no_number_of_the_log() {
+        let mut ring = Ring::of_log("f".into(), 9, 0);
+        (0..3 * NUMBERS_EACH).for_each(|_| ring.push(question("a")));
+        ring.hear(1, 0, question("b"));
+        assert_eq!(ring.newest(), NUMBERS_EACH);
+        assert_eq!(ring.bytes, ring.kept.values().map(|kept| kept.frame.len()).sum::<usize>());
     }
 
     #[test]
