@@ -1,0 +1,2 @@
+//! Cluster.
+pub mod rules;
