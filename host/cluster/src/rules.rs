@@ -18,6 +18,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The bounds of silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
@@ -50,12 +52,13 @@ pub enum Mark<O> {
     Work,
     /// The job has ended.
     End,
-    /// The job and its files are deleted.
+    /// The job and its files are deleted. The record replaces the whole log, so that it may be the first.
     Gone,
 }
 
 /// Who may append to a job's log, after its messages so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Holder<O> {
     /// Nobody: there is no such job yet.
     Unborn,
@@ -70,7 +73,7 @@ pub enum Holder<O> {
 }
 
 /// The holder of a job, and how many owners it has had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Standing<O> {
     /// Who may append.
     pub holder: Holder<O>,
@@ -84,26 +87,26 @@ impl<O> Default for Standing<O> {
     }
 }
 
-impl<O: Copy> Standing<O> {
+impl<O> Standing<O> {
     /// The standing after a record. Records that a correct host cannot have appended change nothing.
     #[must_use]
-    pub fn after(self, mark: Mark<O>) -> Self {
-        let to = |holder| Self { holder, ..self };
-        match (self.holder, mark) {
-            (Holder::Unborn, Mark::Born) | (Holder::Held(_), Mark::Free) => to(Holder::Waiting),
+    pub fn after(mut self, mark: Mark<O>) -> Self {
+        match (&self.holder, mark) {
+            (Holder::Unborn, Mark::Born) | (Holder::Held(_), Mark::Free) => self.holder = Holder::Waiting,
             (Holder::Waiting | Holder::Held(_), Mark::Own(owner, epoch)) if epoch > self.epoch => {
-                Self { holder: Holder::Held(owner), epoch }
+                self = Self { holder: Holder::Held(owner), epoch };
             }
-            (Holder::Waiting | Holder::Held(_), Mark::End) => to(Holder::Ended),
-            (Holder::Ended, Mark::Gone) => to(Holder::Gone),
-            _ => self,
+            (Holder::Waiting | Holder::Held(_), Mark::End) => self.holder = Holder::Ended,
+            (Holder::Ended | Holder::Unborn, Mark::Gone) => self.holder = Holder::Gone,
+            _ => {}
         }
+        self
     }
 
     /// The epoch in which a host may take the job, if it may: the job waits, or `is_over` says that its owner is dead or
     /// is an earlier incarnation of the same host.
-    pub fn next_epoch(self, is_over: impl FnOnce(O) -> bool) -> Option<u64> {
-        match self.holder {
+    pub fn next_epoch(&self, is_over: impl FnOnce(&O) -> bool) -> Option<u64> {
+        match &self.holder {
             Holder::Waiting => Some(self.epoch + 1),
             Holder::Held(owner) if is_over(owner) => Some(self.epoch + 1),
             _ => None,
@@ -111,7 +114,7 @@ impl<O: Copy> Standing<O> {
     }
 
     /// Whether the job has an end, which is final.
-    pub fn is_ended(self) -> bool {
+    pub fn is_ended(&self) -> bool {
         matches!(self.holder, Holder::Ended | Holder::Gone)
     }
 }
