@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     error::StoreError,
     rules::{Settled, settle},
-    streams::{Capacity, all, check, named},
+    streams::{Capacity, NAMES, all, check, named},
 };
 
 /// The header with the id of a message, which its writer chooses: `HOST#INCARNATION.N`.
@@ -51,6 +51,23 @@ pub struct Options {
 pub struct Link {
     client: Client,
     context: Context,
+}
+
+/// The state of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamState {
+    /// The stream.
+    pub stream: &'static str,
+    /// Bytes of its messages.
+    pub bytes: u64,
+    /// The most bytes, if they are limited.
+    pub max_bytes: Option<u64>,
+    /// The number of its messages.
+    pub messages: u64,
+    /// The node that leads it; none in an election, and where there is one node.
+    pub leader: Option<String>,
+    /// The other nodes that have it, and whether they are up to date.
+    pub replicas: Vec<(String, bool)>,
 }
 
 /// A stored message.
@@ -209,6 +226,33 @@ impl Link {
             check(name, &stream.cached_info().config, &needed)?;
         }
         Ok(())
+    }
+
+    /// The state of all streams.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when a stream is missing or cannot be asked for.
+    pub async fn states(&self) -> Result<Vec<StreamState>, StoreError> {
+        let mut states = Vec::new();
+        for name in NAMES {
+            let unreachable = |e: String| StoreError::Unreachable(format!("the stream {name}: {e}"));
+            let stream = self.context.get_stream(name).await.map_err(|e| unreachable(e.to_string()))?;
+            let info = stream.cached_info();
+            let (leader, replicas) = info.cluster.as_ref().map_or((None, Vec::new()), |cluster| {
+                let replicas = cluster.replicas.iter();
+                (cluster.leader.clone(), replicas.map(|replica| (replica.name.clone(), replica.current)).collect())
+            });
+            states.push(StreamState {
+                stream: name,
+                bytes: info.state.bytes,
+                max_bytes: u64::try_from(info.config.max_bytes).ok(),
+                messages: info.state.messages,
+                leader,
+                replicas,
+            });
+        }
+        Ok(states)
     }
 
     /// Checks that the servers with these monitoring addresses keep what they acknowledge: their version, and that each

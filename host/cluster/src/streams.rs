@@ -20,6 +20,9 @@ pub(crate) const MEMBERS: &str = "KV_guild_members";
 /// The keys of dispatches: `$KV.guild_keys.DIGEST`.
 pub(crate) const KEYS: &str = "KV_guild_keys";
 
+/// The names of all streams.
+pub(crate) const NAMES: [&str; 6] = [LOG, BLOBS, HOSTS, MEMORY, MEMBERS, KEYS];
+
 /// How long the key of a dispatch is known.
 const KEYS_AGE: Duration = Duration::from_secs(24 * 3600);
 /// The window in which NATS looks for message ids, which are not used: the shortest that it accepts.
@@ -110,7 +113,7 @@ pub(crate) fn check(stream: &'static str, found: &Config, needed: &Config) -> Re
 
 /// The stream's name as a constant.
 pub(crate) fn named(name: &str) -> Option<&'static str> {
-    [LOG, BLOBS, HOSTS, MEMORY, MEMBERS, KEYS].into_iter().find(|stream| *stream == name)
+    NAMES.into_iter().find(|stream| *stream == name)
 }
 
 /// A member's key as one token of a subject: keys have no `=`, and tokens no `.`.
