@@ -24,7 +24,9 @@ pub enum StoreError {
     #[error("the stream {0} is missing at NATS; make the streams with `guild cluster init`")]
     Missing(&'static str),
     /// A stream has another shape than this host needs.
-    #[error("the stream {stream} has {found} where this host needs {needed}; correct it with `nats stream edit {stream}`")]
+    #[error(
+        "the stream {stream} has {found} where this host needs {needed}; correct it with `nats stream edit {stream}`"
+    )]
     Shape {
         /// The stream.
         stream: &'static str,

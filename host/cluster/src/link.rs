@@ -346,7 +346,10 @@ impl Link {
             Ok(answer) => answer,
             Err(e) => match e.kind() {
                 RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::InvalidSubject => {
-                    return Answer::Never(StoreError::Invalid { subject: write.subject.clone(), reason: e.to_string() });
+                    return Answer::Never(StoreError::Invalid {
+                        subject: write.subject.clone(),
+                        reason: e.to_string(),
+                    });
                 }
                 _ => return Answer::Unclear(e.to_string()),
             },
@@ -359,7 +362,9 @@ impl Link {
         let reason = format!("{} ({})", error.description, error.err_code);
         match error.err_code {
             // The limits of the server, of the account, of the stream, and a stream that is not its condition's.
-            10_002 | 10_023 | 10_028 | 10_047 | 10_122 => Answer::Never(StoreError::Full { stream: write.stream, reason }),
+            10_002 | 10_023 | 10_028 | 10_047 | 10_122 => {
+                Answer::Never(StoreError::Full { stream: write.stream, reason })
+            }
             10_077 if error.description.contains("maximum") => {
                 Answer::Never(StoreError::Full { stream: write.stream, reason })
             }
@@ -394,7 +399,8 @@ impl Link {
             let pending = loop {
                 let answer = timeout(ANSWER, answers.next()).await.map_err(|_| unreachable("no answer".to_owned()))?;
                 let answer = answer.ok_or_else(|| unreachable("the connection ended".to_owned()))?;
-                let number = |name| answer.headers.as_ref().and_then(|headers| header_text(headers, name)?.parse().ok());
+                let number =
+                    |name| answer.headers.as_ref().and_then(|headers| header_text(headers, name)?.parse().ok());
                 match answer.status {
                     Some(StatusCode::NOT_FOUND) => break 0,
                     // The end of the batch.

@@ -141,9 +141,7 @@ pub fn settle<I: PartialEq>(id: &I, after: impl IntoIterator<Item = (u64, I)>) -
     let mut after = after.into_iter();
     match after.next() {
         None => Settled::Unknown,
-        Some((sequence, first)) if first == *id => {
-            Settled::Stored { sequence, is_overtaken: after.next().is_some() }
-        }
+        Some((sequence, first)) if first == *id => Settled::Stored { sequence, is_overtaken: after.next().is_some() },
         Some(_) => Settled::Refused,
     }
 }

@@ -106,7 +106,9 @@ pub(crate) fn check(stream: &'static str, found: &Config, needed: &Config) -> Re
         ("deny_delete", found.deny_delete.to_string(), needed.deny_delete.to_string()),
     ];
     match settings.into_iter().find(|(_, found, needed)| found != needed) {
-        Some((setting, found, needed)) => Err(StoreError::Shape { stream, found: format!("{setting} {found}"), needed }),
+        Some((setting, found, needed)) => {
+            Err(StoreError::Shape { stream, found: format!("{setting} {found}"), needed })
+        }
         None => Ok(()),
     }
 }

@@ -148,15 +148,7 @@ fn resumed(log: &[Message], broken: Broken) -> Step {
 impl State {
     fn begin(left: Left) -> Self {
         let host = Host { incarnation: 0, appends: 0, doing: Doing::Nothing };
-        Self {
-            log: Vec::new(),
-            network: Vec::new(),
-            hosts: [host; 2],
-            left,
-            effects: 0,
-            told: [false; 2],
-            wrong: None,
-        }
+        Self { log: Vec::new(), network: Vec::new(), hosts: [host; 2], left, effects: 0, told: [false; 2], wrong: None }
     }
 
     /// All states that can follow.
@@ -199,7 +191,9 @@ impl State {
             self.wrong = Some("an append is stored twice");
         }
         match message.act {
-            Act::Call | Act::Answer | Act::Complete if !is_owner => self.wrong = Some("an old owner's append is stored"),
+            Act::Call | Act::Answer | Act::Complete if !is_owner => {
+                self.wrong = Some("an old owner's append is stored")
+            }
             Act::Complete | Act::Cancel if before.is_ended() => self.wrong = Some("a job has two ends"),
             Act::Call if self.log.iter().any(|other| other.act == Act::Call) => {
                 self.wrong = Some("a call is made twice");
@@ -366,9 +360,7 @@ impl State {
     /// cannot be stored any more.
     fn forget(&mut self) {
         let (last, hosts) = (self.log.len(), self.hosts);
-        let waits = |request: &Message| {
-            matches!(hosts[usize::from(request.id.0)].doing, Doing::Sent { message, .. } if message == *request)
-        };
+        let waits = |request: &Message| matches!(hosts[usize::from(request.id.0)].doing, Doing::Sent { message, .. } if message == *request);
         self.network.retain(|request| usize::from(request.expected) >= last || waits(request));
         self.network.sort_unstable();
     }
