@@ -43,6 +43,9 @@ pub enum StoreError {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// Another host of the same name is alive.
+    #[error("another host named {0} is alive in this cluster; set another `host` in [cluster] of guild.toml")]
+    SameName(String),
     /// A record or a blob cannot be read.
     #[error("{0}")]
     Damaged(String),

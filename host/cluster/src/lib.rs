@@ -40,17 +40,31 @@
 //! | `Guild-Id` | `HOST#INCARNATION.N`, which no other message has |
 //! | `Guild-Version` | the version of the records |
 //! | `Guild-Standing` | who may append after the message, as JSON |
+//! | `Guild-Needs` | what a host needs to carry the job out, as JSON |
 //! | `Guild-Head` | the picture of the job after the message, as JSON of at most 2 KiB |
 //! | `Guild-Events` | the events of the message, as a JSON array |
 //!
 //! One consumer of these headers, which begins with the last message of each subject, is therefore a host's list of
 //! all jobs, its queue of waiting jobs, and its events. There is no second place that would have to agree with the log.
 
+//!
+//! # Hosts
+//!
+//! Each host refreshes its [`presence`] every 5 s. One that is silent for 30 s, while the host that decides was connected
+//! all that time, is declared dead by a conditional write, and its jobs go to others; one that was not acknowledged for
+//! 20 s begins nothing. An outage of NATS silences all hosts, and so declares nobody dead. A host that restarts on the
+//! same state directory, and one that leaves, cost no wait. Jobs that wait, or whose host is dead, are taken by the
+//! order of [`claims`].
+
 pub mod blobs;
+pub mod claims;
 pub mod error;
 pub mod link;
 pub mod log;
+pub mod presence;
 pub mod record;
 pub mod rules;
+pub mod seal;
 pub mod streams;
+pub mod watch;
 pub mod writer;

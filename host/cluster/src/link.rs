@@ -92,6 +92,15 @@ impl Message {
         Some(Self { subject, sequence, headers, payload: answer.payload, stored })
     }
 
+    /// The message that a consumer was given, and the number of those that follow.
+    pub(crate) fn delivered(message: jetstream::Message) -> Option<(Self, u64)> {
+        let info = message.info().ok()?;
+        let (sequence, stored, pending) = (info.stream_sequence, info.published.unix_timestamp_nanos(), info.pending);
+        let async_nats::Message { subject, headers, payload, .. } = message.message;
+        let headers = headers.unwrap_or_default();
+        Some((Self { subject: subject.to_string(), sequence, headers, payload, stored }, pending))
+    }
+
     /// The text of one of its headers.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header_text(&self.headers, name)
@@ -437,6 +446,10 @@ impl Link {
             Some(status) if status != StatusCode::OK => Err(unreachable(status.to_string())),
             _ => Message::direct(subject, answer).map(Some).ok_or_else(|| unreachable("no sequence".to_owned())),
         }
+    }
+
+    pub(crate) fn inbox(&self) -> String {
+        self.client.new_inbox()
     }
 
     pub(crate) fn context(&self) -> &Context {

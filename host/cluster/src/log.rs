@@ -16,11 +16,11 @@ use async_nats::{HeaderMap, header};
 use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{JobId, MemberKey};
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
     blobs::Blobs,
+    claims::Needs,
     error::StoreError,
     link::{Link, Message, Write, Written},
     record::{Content, Folded, Owner, Record, VERSION, decode, encode},
@@ -34,6 +34,8 @@ const RECORDS: &str = "Guild-Version";
 pub(crate) const STANDING: &str = "Guild-Standing";
 /// The header with the picture of the job after the message, as JSON.
 pub(crate) const HEAD: &str = "Guild-Head";
+/// The header with what a host needs to carry the job out, as JSON.
+pub(crate) const NEEDS: &str = "Guild-Needs";
 /// The header with the events of the message, as a JSON array.
 pub(crate) const EVENTS: &str = "Guild-Events";
 
@@ -134,15 +136,15 @@ impl Logs {
         Ok(())
     }
 
-    /// Appends once, on the condition that the last message is `expected`. `standing` is that after the append.
+    /// Appends once, on the condition that the last message is `expected`. `after` is the job after it.
     async fn append(
         &self,
         name: &JobName,
         expected: u64,
         append: Append,
-        standing: &Standing<Owner>,
+        after: &After,
     ) -> Result<Written, StoreError> {
-        let write = self.prepare(name, expected, append, standing).await?;
+        let write = self.prepare(name, expected, append, after).await?;
         self.write(&write, self.patience).await
     }
 
@@ -157,7 +159,7 @@ impl Logs {
         name: &JobName,
         expected: u64,
         append: Append,
-        standing: &Standing<Owner>,
+        after: &After,
     ) -> Result<Write, StoreError> {
         let invalid = |reason: String| StoreError::Invalid { subject: name.subject(), reason };
         let mut headers = HeaderMap::new();
@@ -165,12 +167,14 @@ impl Logs {
             // JSON has no line break outside of texts, where it is escaped; a carriage return as well.
             value.parse().map(|value: async_nats::HeaderValue| headers.insert(name, value))
         };
-        let standing = serde_json::to_string(standing).map_err(|e| invalid(e.to_string()))?;
+        let standing = serde_json::to_string(&after.standing).map_err(|e| invalid(e.to_string()))?;
+        let needs = serde_json::to_string(&after.needs).map_err(|e| invalid(e.to_string()))?;
         let events = format!("[{}]", append.events.join(","));
         if append.head.len() > HEAD_BYTES || events.len() > EVENTS_BYTES + 2 {
             return Err(invalid(format!("its head has {} bytes, its events {}", append.head.len(), events.len())));
         }
-        let texts = [(RECORDS, VERSION.to_string()), (STANDING, standing), (HEAD, append.head), (EVENTS, events)];
+        let version = VERSION.to_string();
+        let texts = [(RECORDS, version), (STANDING, standing), (NEEDS, needs), (HEAD, append.head), (EVENTS, events)];
         for (header, text) in texts {
             if !text.is_empty() && text != "[]" {
                 set(header, &text).map_err(|e| invalid(format!("{header}: {e}")))?;
@@ -214,17 +218,17 @@ impl Logs {
     pub async fn begin(
         &self,
         name: &JobName,
-        needs: Value,
+        needs: Needs,
         files: BTreeMap<String, Content>,
         hold: bool,
         mut append: Append,
     ) -> Result<Option<u64>, StoreError> {
-        let born = std::iter::once(Record::Born { needs });
+        let born = std::iter::once(Record::Born { needs: needs.clone() });
         let puts = files.into_iter().map(|(file, content)| Record::Put { file, content });
         let own = hold.then(|| Record::Own { owner: self.own.clone(), epoch: 1 });
         append.records = born.chain(puts).chain(own).chain(append.records).collect();
-        let standing = after(Standing::default(), &append.records);
-        match self.append(name, 0, append, &standing).await? {
+        let after = After { standing: after(Standing::default(), &append.records), needs };
+        match self.append(name, 0, append, &after).await? {
             Written::Stored { sequence, .. } => Ok(Some(sequence)),
             Written::Refused => Ok(None),
         }
@@ -242,10 +246,10 @@ impl Logs {
         };
         let own = Record::Own { owner: self.own.clone(), epoch };
         let append = Append { records: vec![own], head: job.head.clone().unwrap_or_default(), events: Vec::new() };
-        let standing = after(job.standing.clone(), &append.records);
-        match self.append(name, job.tail, append, &standing).await? {
+        let after = After::of(&job, &append.records);
+        match self.append(name, job.tail, append, &after).await? {
             Written::Stored { sequence, is_overtaken: false } => {
-                (job.standing, job.tail) = (standing, sequence);
+                (job.standing, job.tail) = (after.standing, sequence);
                 Ok(Take::Taken(Box::new(job)))
             }
             Written::Stored { .. } | Written::Refused => Ok(Take::Lost),
@@ -268,8 +272,8 @@ impl Logs {
         loop {
             let job = self.read(name).await?;
             let Some(append) = decide(&job) else { return Ok((job, false)) };
-            let standing = after(job.standing.clone(), &append.records);
-            match self.append(name, job.tail, append, &standing).await? {
+            let after = After::of(&job, &append.records);
+            match self.append(name, job.tail, append, &after).await? {
                 Written::Stored { .. } => return Ok((job, true)),
                 Written::Refused if begun.elapsed() > self.patience => {
                     let why = format!("others append to {} without a pause", name.subject());
@@ -311,6 +315,18 @@ impl Logs {
             into.write(file, content).map_err(failed)?;
         }
         Ok(())
+    }
+}
+
+/// A job after an append, as its headers tell it.
+pub(crate) struct After {
+    pub(crate) standing: Standing<Owner>,
+    pub(crate) needs: Needs,
+}
+
+impl After {
+    pub(crate) fn of(job: &Folded, records: &[Record]) -> Self {
+        Self { standing: after(job.standing.clone(), records), needs: job.needs.clone() }
     }
 }
 

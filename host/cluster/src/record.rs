@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use guild_contract::text::hex;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
     blobs::Blob,
+    claims::Needs,
     error::StoreError,
     rules::{Mark, Standing},
 };
@@ -53,7 +53,7 @@ pub enum Record {
     /// The job exists. Its files follow in the same append.
     Born {
         /// What a host needs to carry the job out.
-        needs: Value,
+        needs: Needs,
     },
     /// A host holds the job.
     Own {
@@ -171,7 +171,7 @@ pub struct Folded {
     /// The sequence of the last message; 0 if there is none.
     pub tail: u64,
     /// What a host needs to carry the job out.
-    pub needs: Value,
+    pub needs: Needs,
     /// The job's files, by their paths: the contents one after the other.
     pub files: BTreeMap<String, Vec<Content>>,
     /// The last picture of the job.
@@ -199,8 +199,6 @@ impl Folded {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::rules::Holder;
 
@@ -212,7 +210,7 @@ mod tests {
     fn the_records_of_version_1_stay_readable() {
         let blob = Blob { sha256: "ab".to_owned(), bytes: 3 };
         let records = [
-            (Record::Born { needs: json!({"runtime": "api"}) }, r#"{"record":"born","needs":{"runtime":"api"}}"#),
+            (Record::Born { needs: Needs::of("api") }, r#"{"record":"born","needs":{"runtime":"api"}}"#),
             (Record::Own { owner: owner(), epoch: 1 }, r#"{"record":"own","host":"a","incarnation":"1","epoch":1}"#),
             (Record::Free { why: "drain".to_owned() }, r#"{"record":"free","why":"drain"}"#),
             (Record::put("task.md", "Look."), r#"{"record":"put","file":"task.md","text":"Look."}"#),
@@ -241,7 +239,7 @@ mod tests {
     fn a_log_is_a_directory_of_files_and_a_holder() {
         let mut job = Folded::default();
         let records = [
-            Record::Born { needs: Value::Null },
+            Record::Born { needs: Needs::default() },
             Record::Own { owner: owner(), epoch: 1 },
             Record::put("status.md", "one"),
             Record::put("status.md", "two"),

@@ -52,9 +52,9 @@ impl Default for Capacity {
 
 /// All streams.
 pub(crate) fn all(capacity: &Capacity) -> Vec<Config> {
-    let stream = |name: &'static str, subject: &str, per_subject, max_bytes| Config {
+    let stream = |name: &'static str, per_subject, max_bytes| Config {
         name: name.to_owned(),
-        subjects: vec![subject.to_owned()],
+        subjects: vec![subjects(name)],
         retention: RetentionPolicy::Limits,
         storage: StorageType::File,
         // A full stream refuses: no old record makes room for a new one.
@@ -71,13 +71,10 @@ pub(crate) fn all(capacity: &Capacity) -> Vec<Config> {
         deny_delete: true,
         ..Config::default()
     };
-    let bucket = |name: &'static str, per_subject| {
-        let bucket = name.strip_prefix("KV_").unwrap_or(name);
-        stream(name, &format!("$KV.{bucket}.>"), per_subject, capacity.other_bytes)
-    };
+    let bucket = |name, per_subject| stream(name, per_subject, capacity.other_bytes);
     vec![
-        Config { allow_message_ttl: true, ..stream(LOG, "guild.log.>", -1, capacity.log_bytes) },
-        Config { deny_delete: false, ..stream(BLOBS, "guild.blob.>", 1, capacity.blob_bytes) },
+        Config { allow_message_ttl: true, ..stream(LOG, -1, capacity.log_bytes) },
+        Config { deny_delete: false, ..stream(BLOBS, 1, capacity.blob_bytes) },
         bucket(HOSTS, 1),
         bucket(MEMORY, 8),
         bucket(MEMBERS, 10),
@@ -110,6 +107,15 @@ pub(crate) fn check(stream: &'static str, found: &Config, needed: &Config) -> Re
             Err(StoreError::Shape { stream, found: format!("{setting} {found}"), needed })
         }
         None => Ok(()),
+    }
+}
+
+/// The subjects of a stream.
+pub(crate) fn subjects(stream: &str) -> String {
+    match stream {
+        LOG => "guild.log.>".to_owned(),
+        BLOBS => "guild.blob.>".to_owned(),
+        bucket => format!("$KV.{}.>", bucket.strip_prefix("KV_").unwrap_or(bucket)),
     }
 }
 

@@ -12,9 +12,10 @@ use tokio::{
 };
 
 use crate::{
+    claims::Needs,
     error::StoreError,
     link::Written,
-    log::{Append, EVENTS_BYTES, JobName, Logs, after, describe},
+    log::{After, Append, EVENTS_BYTES, JobName, Logs, after, describe},
     record::{Folded, Owner, Record},
     rules::Standing,
 };
@@ -95,7 +96,14 @@ impl Writer {
         let queue = Mutex::new(Queue { head, ..Queue::default() });
         let shared = Arc::new(Shared { queue, changed: Notify::new() });
         let (send, progress) = watch::channel(Progress { tail: job.tail, ..Progress::default() });
-        let appends = Appends { logs, name, standing: job.standing.clone(), shared: shared.clone(), progress: send };
+        let appends = Appends {
+            logs,
+            name,
+            standing: job.standing.clone(),
+            needs: job.needs.clone(),
+            shared: shared.clone(),
+            progress: send,
+        };
         runtime.spawn(appends.run());
         Self { shared, progress }
     }
@@ -200,6 +208,7 @@ struct Appends {
     logs: Logs,
     name: JobName,
     standing: Standing<Owner>,
+    needs: Needs,
     shared: Arc<Shared>,
     progress: watch::Sender<Progress>,
 }
@@ -288,6 +297,7 @@ impl Appends {
     /// Appends a batch, however long the store is away. False when the job is lost or the writer closed.
     async fn store(&mut self, batch: Batch) -> bool {
         let standing = after(self.standing.clone(), &batch.append.records);
+        let after = After { standing: standing.clone(), needs: self.needs.clone() };
         let expected = self.progress.borrow().tail;
         // A write that is tried again keeps its id: under another one, this host would take its own append for a foreign one.
         let mut prepared = None;
@@ -296,7 +306,7 @@ impl Appends {
                 return false;
             }
             let written = match &prepared {
-                None => match self.logs.prepare(&self.name, expected, batch.append.clone(), &standing).await {
+                None => match self.logs.prepare(&self.name, expected, batch.append.clone(), &after).await {
                     Ok(write) => {
                         prepared = Some(write);
                         continue;

@@ -8,6 +8,7 @@ use cap_tempfile::{TempDir, ambient_authority};
 use common::*;
 use guild_cluster::{
     blobs::{Blob, Blobs},
+    claims::Needs,
     error::StoreError,
     link::Link,
     log::{Append, Take},
@@ -188,7 +189,7 @@ async fn a_full_stream_refuses_a_birth_and_loses_nothing_old() {
     let error = loop {
         let name = job(&format!("j{}", stored.len()));
         let append = Append { head: head("running"), ..Append::default() };
-        match a.begin(&name, serde_json::Value::Null, Default::default(), false, append).await {
+        match a.begin(&name, Needs::default(), Default::default(), false, append).await {
             Ok(_) => stored.push(name),
             Err(error) => break error,
         }

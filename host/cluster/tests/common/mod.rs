@@ -4,9 +4,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use guild_cluster::{
+    claims::Needs,
+    error::StoreError,
     link::{Link, Options},
     log::{Append, JobName, Logs},
+    presence::{Card, Identity, Presence},
     record::{Content, Owner, Record},
+    rules::Times,
+    seal::Key,
     streams::Capacity,
     writer::Writer,
 };
@@ -63,7 +68,7 @@ pub(crate) async fn begin(logs: &Logs, name: &JobName) -> Writer {
 pub(crate) async fn birth(logs: &Logs, name: &JobName, hold: bool) -> Option<u64> {
     let files = BTreeMap::from([("task.md".to_owned(), text("Look."))]);
     let append = Append { head: head("running"), ..Append::default() };
-    logs.begin(name, json!({"runtime": "api"}), files, hold, append).await.unwrap()
+    logs.begin(name, Needs::of("api"), files, hold, append).await.unwrap()
 }
 
 pub(crate) fn head(status: &str) -> String {
@@ -73,4 +78,25 @@ pub(crate) fn head(status: &str) -> String {
 /// An end with this status.
 pub(crate) fn end(status: &str) -> Append {
     Append { records: vec![Record::put("meta.json", status), Record::End], head: head(status), events: Vec::new() }
+}
+
+/// Times that are short enough for a test, and long enough for a machine under load.
+pub(crate) const TIMES: Times =
+    Times { silent: Duration::from_secs(3), stop: Duration::from_secs(2), refresh: Duration::from_millis(200) };
+
+/// The cluster's key.
+pub(crate) fn key() -> Key {
+    Key::new([7; 32])
+}
+
+/// A host appears with so many places, from a state directory of its own.
+pub(crate) async fn join(link: &Link, logs: &Logs, places: u32) -> Presence {
+    let directory = logs.own().host.clone();
+    join_from(link, logs, places, &directory).await.unwrap()
+}
+
+pub(crate) async fn join_from(link: &Link, logs: &Logs, places: u32, directory: &str) -> Result<Presence, StoreError> {
+    let card = Card { places: BTreeMap::from([("api".to_owned(), places)]), ..Card::default() };
+    let identity = Identity { owner: logs.own().clone(), directory: directory.to_owned() };
+    Presence::join(link.clone(), key(), identity, card, TIMES, &Handle::current()).await
 }
