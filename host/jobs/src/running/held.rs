@@ -6,32 +6,17 @@ use cap_std::fs::Dir;
 use guild_contract::Meta;
 use guild_fs::{durable::if_there, tree::walk};
 
-use super::{Files, Record, RunningJob};
+use super::{Files, RunningJob};
 use crate::{
     error::StoreError,
     files::{
         artifacts::{self, ARTIFACTS},
-        record::{self, HEAD_BYTES, META, Notes, RESULT, SUBMISSION, head},
+        record::{self, META, Notes, RESULT, SUBMISSION},
     },
     ledger::{Change, Decision, Head, Hold, Refused},
     running::ended::{EndedJob, end_of},
     sync::lock,
 };
-
-/// The most bytes of an error in the picture of a job. The whole is in the job's record.
-const ERROR_BYTES: usize = 1024;
-
-/// The picture of a job for other hosts.
-pub(super) fn head_of(record: &Record) -> Head {
-    picture(&record.meta, record.notes.summary.as_deref())
-}
-
-/// The picture of a job with this record and this summary.
-pub(crate) fn picture(meta: &Meta, summary: Option<&str>) -> Head {
-    let error = meta.error.as_deref().map(|error| head(error, ERROR_BYTES).to_owned());
-    let summary = summary.map(|summary| head(summary, HEAD_BYTES as usize).to_owned());
-    Head { meta: Meta { error, ..meta.clone() }, summary }
-}
 
 /// All files of a job's directory.
 pub(crate) fn files_of(dir: &Dir) -> io::Result<Vec<Change>> {
@@ -46,6 +31,11 @@ pub(crate) fn files_of(dir: &Dir) -> io::Result<Vec<Change>> {
 }
 
 impl RunningJob {
+    /// The picture of the job.
+    pub(super) fn head(&self) -> Head {
+        self.look(|meta, notes| Head::new(meta, notes.summary.as_deref()))
+    }
+
     /// Records the content of a file.
     pub(super) fn put(&self, file: &str, content: &[u8]) {
         if let Some(hold) = &self.hold {
@@ -93,7 +83,7 @@ impl RunningJob {
     ) -> Result<(), StoreError> {
         let last = stored.and_then(|()| self.last_changes(files, meta));
         let changes = last.map_err(StoreError::io(format!("could not store that the job is {}", meta.status)))?;
-        let shown = picture(meta, notes.summary.as_deref());
+        let shown = Head::new(meta, notes.summary.as_deref());
         let event = self.context.event(&self.id, end_of(meta));
         let ended = hold.end(Decision { changes, head: Some(shown), event });
         if let Err(refused) = ended {
@@ -128,6 +118,25 @@ impl RunningJob {
         Ok(changes)
     }
 
+    /// Gives the job back, with all that it did so far, and stops it. Returns its picture.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job has ended, or the ledger does not release it.
+    pub(crate) fn release(&self, why: &str) -> Result<Head, StoreError> {
+        let unknown = || StoreError::Unknown(self.id.to_string());
+        let hold = self.hold.as_ref().ok_or_else(unknown)?;
+        let mut files = lock(&self.files);
+        if files.ended {
+            return Err(unknown());
+        }
+        hold.release(why).map_err(StoreError::of_ledger(&self.id))?;
+        files.ended = true;
+        drop(files);
+        self.stop();
+        Ok(self.head())
+    }
+
     /// Stops the job without an end, since it is not this host's any more. Nothing of it is stored from now on.
     pub(crate) fn lose(&self) {
         self.cancelled.cancel();
@@ -140,6 +149,7 @@ impl RunningJob {
         lock(&self.log).close();
         lock(&self.transcript).close();
         self.artifacts.close();
+        lock(&self.record).is_lost = true;
         self.changed.send_replace(());
         self.written.send_modify(|_| {});
     }

@@ -279,7 +279,7 @@ impl JobStore {
         let started = EventDetail::JobStarted { description: new.description.clone() };
         let hold = match &self.context.ledger {
             None => None,
-            Some(ledger) => Some(self.begin_shared(ledger, &meta, &started)?),
+            Some(ledger) => Some(self.begin_shared(ledger, &meta, &new.plan, &started)?),
         };
         let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), meta, hold));
         self.insert_running(&job, self.context.ledger.is_none().then_some(started));

@@ -12,12 +12,13 @@ use super::{
     recover::Recovered,
 };
 use crate::{
+    Accepted,
     error::StoreError,
     files::record::{self, META, Notes},
-    ledger::{Change, Decision, Head, Hold, Ledger, News, Refused},
+    ledger::{Birth, Change, Decision, Head, Hold, Ledger, News, Refused},
     running::{
         ended::{EndedJob, end_of},
-        held::{files_of, picture},
+        held::files_of,
     },
     sync::lock,
 };
@@ -92,18 +93,39 @@ impl JobStore {
         Ok(())
     }
 
+    /// Gives a job that runs here back, so that another host can carry it out, and stops its work. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job does not run here, or the ledger does not release it.
+    pub fn release(&self, id: &JobId, why: &str) -> Result<(), StoreError> {
+        let unknown = || StoreError::Unknown(id.to_string());
+        let entry = self.catalog.read().get(id.as_str()).ok_or_else(unknown)?;
+        let job = self.running(id.as_str()).ok_or_else(unknown)?;
+        let head = job.release(why)?;
+        let mut state = lock(&entry.state);
+        if matches!(&*state, State::Running(_)) {
+            *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
+        }
+        drop(state);
+        self.context.changed();
+        Ok(())
+    }
+
     /// Makes a new job known to all hosts. Its directory is complete.
     pub(super) fn begin_shared(
         &self,
         ledger: &Arc<dyn Ledger>,
         meta: &Meta,
+        plan: &Accepted,
         started: &EventDetail,
     ) -> Result<Arc<dyn Hold>, StoreError> {
         let id = &meta.job_id;
         let files = self.job_dir(id).and_then(|dir| files_of(&dir));
         let begun = files.map_err(StoreError::io("could not store the job")).and_then(|files| {
             let event = self.context.event(id, started.clone());
-            ledger.begin(id, files, &picture(meta, None), &event).map_err(|refused| match refused {
+            let birth = Birth { job: id, plan, files, head: Head::new(meta, None), event };
+            ledger.begin(birth).map_err(|refused| match refused {
                 Refused::Lost => StoreError::Refused(format!("there is a job {id} already")),
                 Refused::Unavailable(text) => StoreError::Unavailable(text),
             })
@@ -119,7 +141,7 @@ impl JobStore {
         let changes = files_of(dir).map_err(|e| format!("its files cannot be read: {e}"))?;
         let event = self.context.event(&meta.job_id, end_of(meta));
         let (summary, _) = record::read_head(&self.context.jobs, &meta.job_id);
-        let last = Decision { changes, head: Some(picture(meta, summary.as_deref())), event };
+        let last = Decision { changes, head: Some(Head::new(meta, summary.as_deref())), event };
         hold.end(last).map_err(|refused| refused.to_string())
     }
 
@@ -134,7 +156,7 @@ impl JobStore {
             };
             let changes = vec![Change::Put(META.to_owned(), record::pretty(&meta).ok()?)];
             let event = self.context.event(id, end_of(&meta));
-            Some(Decision { changes, head: Some(picture(&meta, head.summary.as_deref())), event })
+            Some(Decision { changes, head: Some(Head::new(&meta, head.summary.as_deref())), event })
         };
         let (before, is_stored) = ledger.decide(id, &decide).map_err(StoreError::of_ledger(id))?;
         let Some(decided) = decide(&before).filter(|_| is_stored).and_then(|decision| decision.head) else {
