@@ -21,7 +21,7 @@ impl RunningJob {
     ///
     /// Returns an error when the outcome could not be stored. The job has ended nevertheless: its outcome stays in
     /// memory, and is stored when the file system permits. Returns [`StoreError::Unknown`] when the job's directory is
-    /// gone.
+    /// gone, and [`StoreError::Lost`] when the job is not this host's any more, so that it has not ended here.
     pub fn complete(&self, final_text: Option<&str>) -> Result<JobStatus, StoreError> {
         let text = final_text.filter(|text| !text.trim().is_empty());
         self.finish(text, "the session ended without handing over a result")
@@ -48,7 +48,7 @@ impl RunningJob {
     fn finish(&self, text: Option<&str>, reason: &str) -> Result<JobStatus, StoreError> {
         let files = &mut *lock(&self.files);
         if files.ended {
-            return Ok(self.status());
+            return if lock(&self.record).is_lost { Err(StoreError::Lost) } else { Ok(self.status()) };
         }
         let result = match text {
             _ if self.has_submission() => Ok(UnsavedResult::Submission),

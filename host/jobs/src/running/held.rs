@@ -30,6 +30,14 @@ pub(crate) fn files_of(dir: &Dir) -> io::Result<Vec<Change>> {
     Ok(files)
 }
 
+/// The error for the host that held the job.
+fn refused_here(refused: Refused) -> StoreError {
+    match refused {
+        Refused::Lost => StoreError::Lost,
+        Refused::Unavailable(text) => StoreError::Unavailable(text),
+    }
+}
+
 impl RunningJob {
     /// The picture of the job.
     pub(super) fn head(&self) -> Head {
@@ -88,7 +96,12 @@ impl RunningJob {
         let ended = hold.end(Decision { changes, head: Some(shown), event });
         if let Err(refused) = ended {
             self.stop();
-            return Err(StoreError::of_ledger(&self.id)(refused));
+            if refused == Refused::Lost
+                && let Some(store) = self.store.upgrade()
+            {
+                store.lost(&self.id, self.head());
+            }
+            return Err(refused_here(refused));
         }
         if let Some(store) = self.store.upgrade() {
             let fingerprint = record::fingerprint(&self.context.jobs, &self.id, META);
@@ -130,18 +143,22 @@ impl RunningJob {
         if files.ended {
             return Err(unknown());
         }
-        hold.release(why).map_err(StoreError::of_ledger(&self.id))?;
+        hold.release(why).map_err(refused_here)?;
         files.ended = true;
         drop(files);
         self.stop();
         Ok(self.head())
     }
 
-    /// Stops the job without an end, since it is not this host's any more. Nothing of it is stored from now on.
-    pub(crate) fn lose(&self) {
+    /// Stops the job without an end, since it is not this host's any more. Nothing of it is stored from now on. False if
+    /// it has ended here before.
+    pub(crate) fn lose(&self) -> bool {
         self.cancelled.cancel();
-        lock(&self.files).ended = true;
-        self.stop();
+        let was_over = std::mem::replace(&mut lock(&self.files).ended, true);
+        if !was_over {
+            self.stop();
+        }
+        !was_over
     }
 
     fn stop(&self) {

@@ -2,8 +2,12 @@
 
 use std::io;
 
+use async_trait::async_trait;
 use guild_contract::{Limits, text::visible};
-use guild_session::transcript::{self, Entry, Line};
+use guild_session::{
+    tools::ToolError,
+    transcript::{self, Entry, Line},
+};
 use tokio::sync::watch;
 
 use super::RunningJob;
@@ -87,6 +91,7 @@ impl RunningJob {
     }
 }
 
+#[async_trait]
 impl transcript::Journal for RunningJob {
     fn write(&self, entry: &Entry) {
         self.transcript(entry);
@@ -94,5 +99,9 @@ impl transcript::Journal for RunningJob {
 
     fn log(&self, line: &str) {
         Self::log(self, line);
+    }
+
+    async fn settled(&self) -> Result<(), ToolError> {
+        Ok(Self::settled(self).await?)
     }
 }

@@ -52,6 +52,9 @@ const NOTE_COST: u64 = 64;
 pub(crate) trait EndListener: Send + Sync {
     /// The job has ended with this state; its directory may be `gone`.
     fn ended(&self, ended: EndedJob, gone: bool);
+
+    /// The job is not this host's any more. It had this picture.
+    fn lost(&self, id: &JobId, head: Head);
 }
 
 /// A job while it runs, and its outcome afterwards. Its methods block on the file system, except [`Self::id`],

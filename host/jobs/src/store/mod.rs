@@ -56,7 +56,7 @@ use crate::{
         reader::{ended_at, ended_before},
         record::{self, ACTIVATION, CONFIG, COPIES, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
-    ledger::Ledger,
+    ledger::{Head, Ledger},
     running::{
         EndListener, RunningJob,
         ended::{EndedJob, end_of},
@@ -393,11 +393,12 @@ impl JobStore {
     /// (REQ-WD-16). When this returns, the outcome is stored, and no file of the job changes any more.
     pub fn cancel(&self, id: &str) -> Result<CancelView, StoreError> {
         let entry = self.find(id)?;
-        if let Some(job) = self.running(id)
-            && let Some(cancelled) = job.cancel()
-        {
-            cancelled?;
-            return Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled });
+        match self.running(id).and_then(|job| job.cancel()) {
+            None | Some(Err(StoreError::Lost)) => {}
+            Some(cancelled) => {
+                cancelled?;
+                return Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled });
+            }
         }
         if let Some(ledger) = &self.context.ledger {
             return self.cancel_shared(ledger, &entry);
@@ -614,6 +615,13 @@ impl EndListener for JobStore {
             *state = State::Ended(Box::new(ended));
             // The event is published under the lock, so that it precedes that of a deletion.
             self.context.publish(&id, || end);
+        }
+    }
+
+    fn lost(&self, id: &JobId, head: Head) {
+        let entry = self.catalog.read().get(id.as_str());
+        if let Some(entry) = entry {
+            self.lose(&entry, head);
         }
     }
 }

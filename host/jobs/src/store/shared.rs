@@ -4,10 +4,10 @@ use std::{io, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::{EventDetail, JobId, JobStatus, Meta, rpc::CancelView};
-use guild_fs::durable::open_or_make_dir;
+use guild_fs::durable::{if_there, open_or_make_dir};
 
 use super::{
-    JobStore, PruneReport,
+    DELETED, JobStore, NEW, PruneReport,
     index::{Elsewhere, Entry, State},
     recover::Recovered,
 };
@@ -52,20 +52,19 @@ impl JobStore {
                     job.changes.send_replace(());
                     None
                 }
-                State::Running(job) => {
-                    let job = job.clone();
-                    *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
-                    Some(job)
-                }
+                State::Running(job) => Some((job.clone(), head)),
                 State::Ended(_) => {
                     *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
                     None
                 }
             }
         };
-        if let Some(job) = lost {
+        if let Some((job, head)) = lost {
             tracing::warn!(job = %id, "another host has ended the job or taken it over, so its work stops here");
-            job.lose();
+            // An end that is being stored here decides before.
+            if job.lose() {
+                self.lose(&entry, head);
+            }
         }
         self.context.changed();
     }
@@ -80,7 +79,7 @@ impl JobStore {
         let _reading = lock(&self.recovery.reading);
         let entry = self.catalog.read().get(id.as_str());
         let _files = entry.as_ref().map(|entry| lock(&entry.files));
-        self.fetch(id, &|_| true)?;
+        self.copy(id)?;
         let failed = |e: io::Error| StoreError::io(format!("{META} of the job cannot be read"))(e);
         let (meta, _) = record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(failed)?;
         match (self.recover_job(&meta, true, Some(hold)), &entry) {
@@ -103,13 +102,23 @@ impl JobStore {
         let entry = self.catalog.read().get(id.as_str()).ok_or_else(unknown)?;
         let job = self.running(id.as_str()).ok_or_else(unknown)?;
         let head = job.release(why)?;
-        let mut state = lock(&entry.state);
-        if matches!(&*state, State::Running(_)) {
-            *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
-        }
-        drop(state);
-        self.context.changed();
+        self.lose(&entry, head);
         Ok(())
+    }
+
+    /// Shows a job that ran here as another host's, and removes the copy of its files.
+    pub(super) fn lose(&self, entry: &Arc<Entry>, head: Head) {
+        {
+            let mut state = lock(&entry.state);
+            if matches!(&*state, State::Running(_)) {
+                *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
+            }
+        }
+        let _files = lock(&entry.files);
+        if matches!(&*lock(&entry.state), State::Elsewhere(_)) {
+            self.trash.remove(&self.context.jobs, entry.id.as_str());
+        }
+        self.context.changed();
     }
 
     /// Makes a new job known to all hosts. Its directory is complete.
@@ -227,7 +236,10 @@ impl JobStore {
             job.lose();
         }
         if was_there {
-            self.trash.remove(&self.context.jobs, entry.id.as_str());
+            let id = &entry.id;
+            for copy in [id.to_string(), format!("{NEW}{id}"), format!("{DELETED}{id}")] {
+                self.trash.remove(&self.context.jobs, &copy);
+            }
             self.context.changed();
         }
     }
@@ -241,8 +253,8 @@ impl JobStore {
         if head.meta.status != JobStatus::Running {
             return self.fetch_ended(entry);
         }
-        self.fetch(&entry.id, &record::is_note)?;
-        let (notes, _) = Notes::read(&self.context.jobs, &entry.id, &self.context.limits(), None);
+        let fetched = self.fetch(&entry.id, &record::is_note)?;
+        let (notes, _) = Notes::read(&fetched, &entry.id, &self.context.limits(), None);
         if let State::Elsewhere(job) = &mut *lock(&entry.state)
             && job.head == head
         {
@@ -257,7 +269,7 @@ impl JobStore {
             State::Elsewhere(job) if job.head.meta.status != JobStatus::Running => job.head.clone(),
             _ => return Ok(()),
         };
-        self.fetch(&entry.id, &|_| true)?;
+        self.copy(&entry.id)?;
         let read = record::read_meta(&self.context.jobs, &entry.id, &self.context.limits());
         let (meta, fingerprint) = read.map_err(StoreError::io(format!("{META} of the job cannot be read")))?;
         let mut state = lock(&entry.state);
@@ -279,15 +291,28 @@ impl JobStore {
             State::Elsewhere(_) => {}
             State::Running(_) | State::Ended(_) => return Ok(()),
         }
-        self.fetch(&entry.id, &|_| true)
+        self.copy(&entry.id)
     }
 
-    /// Copies files of a job into its directory here, in place of earlier copies.
-    fn fetch(&self, id: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), StoreError> {
-        let Some(ledger) = &self.context.ledger else { return Ok(()) };
-        self.trash.remove(&self.context.jobs, id.as_str());
-        let dir = open_or_make_dir(&self.context.jobs, id.as_str());
-        let dir = dir.map_err(StoreError::io("the job cannot be copied to this host"))?;
-        ledger.fetch(id, wanted, &dir).map_err(StoreError::of_ledger(id))
+    /// Copies all files of a job into its directory here, in place of an earlier copy.
+    fn copy(&self, id: &JobId) -> Result<(), StoreError> {
+        let (jobs, last) = (&self.context.jobs, format!("{DELETED}{id}"));
+        let fetched = self.fetch(id, &|_| true)?;
+        // Those who read the last copy have it until the next one.
+        self.trash.remove(jobs, &last);
+        let copied = if_there(jobs.rename(id.as_str(), jobs, &last))
+            .and_then(|_| fetched.rename(id.as_str(), jobs, id.as_str()));
+        copied.map_err(StoreError::io("the job cannot be copied to this host"))
+    }
+
+    /// Fetches files of a job into a directory of its name, in a temporary directory that stays until the next time.
+    fn fetch(&self, id: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Dir, StoreError> {
+        let Some(ledger) = &self.context.ledger else { return Err(StoreError::Unknown(id.to_string())) };
+        let (jobs, name) = (&self.context.jobs, format!("{NEW}{id}"));
+        self.trash.remove(jobs, &name);
+        let made = open_or_make_dir(jobs, &name).and_then(|dir| Ok((open_or_make_dir(&dir, id.as_str())?, dir)));
+        let (into, dir) = made.map_err(StoreError::io("the job cannot be copied to this host"))?;
+        ledger.fetch(id, wanted, &into).map_err(StoreError::of_ledger(id))?;
+        Ok(dir)
     }
 }
