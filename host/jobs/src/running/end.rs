@@ -83,6 +83,9 @@ impl RunningJob {
             used.queued = false;
         }
         let meta = record::ended(meta, status, error, self.context.now());
+        if let Some(hold) = &self.hold {
+            return self.end_held(hold, files, &meta, &notes, result.as_ref());
+        }
         let stored = self.dir().and_then(|dir| {
             if let Err(e) = self.undo_edits(files, &dir, &notes) {
                 tracing::warn!(job = %self.id, "cannot undo edits made while the job was running: {e}");
@@ -90,9 +93,6 @@ impl RunningJob {
             self.warn_of_edit(files, META);
             record::store_end(&dir, &meta, result.as_ref(), &self.limits)
         });
-        if let Some(hold) = &self.hold {
-            return self.end_held(hold, files, &meta, &notes, stored.map(drop));
-        }
         let gone = matches!(&stored, Err(e) if e.kind() == io::ErrorKind::NotFound);
         let shown = meta.clone();
         if let Some(store) = self.store.upgrade() {

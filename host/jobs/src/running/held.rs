@@ -4,14 +4,14 @@ use std::{io, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::Meta;
-use guild_fs::{durable::if_there, tree::walk};
+use guild_fs::{durable::read_whole, tree::walk};
 
 use super::{Files, RunningJob};
 use crate::{
     error::StoreError,
     files::{
         artifacts::{self, ARTIFACTS},
-        record::{self, META, Notes, RESULT, SUBMISSION},
+        record::{self, META, Notes, RESULT, SUBMISSION, UnsavedResult},
     },
     ledger::{Change, Decision, Head, Hold, Refused},
     running::ended::{EndedJob, end_of},
@@ -23,8 +23,10 @@ pub(crate) fn files_of(dir: &Dir) -> io::Result<Vec<Change>> {
     let mut files = Vec::new();
     for found in walk(dir) {
         let found = found?;
-        if let (true, Some(path)) = (found.kind.is_file(), found.path.to_str()) {
-            files.push(Change::Put(path.to_owned(), dir.read(&found.path)?));
+        if let (true, Some(path)) = (found.kind.is_file(), found.path.to_str())
+            && let Some((content, _)) = read_whole(dir, path, u64::MAX)?
+        {
+            files.push(Change::Put(path.to_owned(), content));
         }
     }
     Ok(files)
@@ -80,32 +82,42 @@ impl RunningJob {
         }
     }
 
-    /// Ends the job in the ledger, which decides. `stored` says whether its files have the end; `files` is locked.
+    /// Ends the job in the ledger, which decides. `files` is locked. A job whose last files cannot be read is given back, so
+    /// that another host can carry it out.
     pub(super) fn end_held(
         &self,
         hold: &Arc<dyn Hold>,
         files: &Files,
         meta: &Meta,
         notes: &Notes,
-        stored: io::Result<()>,
+        result: Option<&UnsavedResult>,
     ) -> Result<(), StoreError> {
-        let last = stored.and_then(|()| self.last_changes(files, meta));
-        let changes = last.map_err(StoreError::io(format!("could not store that the job is {}", meta.status)))?;
-        let shown = Head::new(meta, notes.summary.as_deref());
-        let event = self.context.event(&self.id, end_of(meta));
-        let ended = hold.end(Decision { changes, head: Some(shown), event });
+        let ended = match self.last_changes(files, meta, result) {
+            Ok(changes) => {
+                let head = Some(Head::new(meta, notes.summary.as_deref()));
+                let event = self.context.event(&self.id, end_of(meta));
+                hold.end(Decision { changes, head, event }).map_err(refused_here)
+            }
+            Err(e) => {
+                hold.release("the host that held it could not read its files").map_err(refused_here)?;
+                Err(StoreError::io(format!("could not store that the job is {}", meta.status))(e))
+            }
+        };
+        let store = self.store.upgrade();
         if let Err(refused) = ended {
             self.stop();
-            if refused == Refused::Lost
-                && let Some(store) = self.store.upgrade()
-            {
+            if let Some(store) = store {
                 store.lost(&self.id, self.head());
             }
-            return Err(refused_here(refused));
+            return Err(refused);
         }
-        if let Some(store) = self.store.upgrade() {
-            let fingerprint = record::fingerprint(&self.context.jobs, &self.id, META);
-            store.ended(EndedJob::new(meta.clone(), fingerprint), false);
+        // The files here are a copy. Where it cannot be brought up to date, it is fetched.
+        let copied = self.dir().and_then(|dir| record::store_end(&dir, meta, result, &self.limits));
+        if let Some(store) = store {
+            match copied {
+                Ok(copied) => store.ended(EndedJob::new(meta.clone(), Some(copied)), false),
+                Err(_) => store.lost(&self.id, Head::new(meta, notes.summary.as_deref())),
+            }
         }
         lock(&self.record).meta = meta.clone();
         self.changed.send_replace(());
@@ -114,17 +126,18 @@ impl RunningJob {
     }
 
     /// The changes of the files that the ledger does not have yet when the job ends.
-    fn last_changes(&self, files: &Files, meta: &Meta) -> io::Result<Vec<Change>> {
+    fn last_changes(&self, files: &Files, meta: &Meta, result: Option<&UnsavedResult>) -> io::Result<Vec<Change>> {
         let dir = self.dir()?;
         let mut changes = vec![Change::Put(META.to_owned(), record::pretty(meta)?)];
-        if let Some(result) = if_there(dir.read(RESULT))? {
-            changes.push(Change::Put(RESULT.to_owned(), result));
+        if let Some(result) = result {
+            changes.push(Change::Put(RESULT.to_owned(), result.read(&dir, &self.limits)?.into_bytes()));
         }
         changes.push(Change::Remove(SUBMISSION.to_owned()));
         for file in artifacts::list(&dir, &self.id, self.limits.artifacts_entries) {
             let known = files.recorded.get(&file).copied();
-            if known.is_none() || known != record::fingerprint(&self.context.jobs, &self.id, &file) {
-                let content = dir.read(&file)?;
+            if (known.is_none() || known != record::fingerprint(&self.context.jobs, &self.id, &file))
+                && let Some((content, _)) = read_whole(&dir, &file, u64::MAX)?
+            {
                 changes.push(Change::Put(file, content));
             }
         }

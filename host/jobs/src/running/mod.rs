@@ -22,6 +22,7 @@ use std::{
 };
 
 use cap_std::fs::Dir;
+use futures::executor::block_on;
 use guild_contract::{EventDetail, JobId, JobStatus, JobUsage, Limits, Meta, Resumption, rpc::StatusView};
 use guild_fs::{
     durable::{Survives, open_dir, replace},
@@ -205,7 +206,8 @@ impl RunningJob {
     ///
     /// Returns an error when the record cannot be stored.
     pub fn begin_resumed(&self, how: Resumption) -> io::Result<()> {
-        self.store_record(|meta| Meta { resumption: Some(how), resumes: meta.resumes.saturating_add(1), ..meta })
+        self.store_record(|meta| Meta { resumption: Some(how), resumes: meta.resumes.saturating_add(1), ..meta })?;
+        block_on(self.settled()).map_err(io::Error::other)
     }
 
     /// Updates the way of its last resumption; `None` if it has run for a while since.
@@ -370,6 +372,11 @@ impl RunningJob {
             hold.show(&Head::new(&record.meta, record.notes.summary.as_deref()));
         }
         drop(record);
+        self.changed.send_replace(());
+    }
+
+    /// Signals a change of the place where the job is carried out.
+    pub(crate) fn signal(&self) {
         self.changed.send_replace(());
     }
 

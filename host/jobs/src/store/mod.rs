@@ -573,11 +573,13 @@ impl JobStore {
     fn find(&self, id: &str) -> Result<Arc<Entry>, StoreError> {
         let get = || self.catalog.read().get(id);
         if get().is_none()
-            && self.context.ledger.is_none()
             && self.ensure_loaded()
             && let Ok(id) = id.parse()
         {
-            self.compare(&id);
+            match &self.context.ledger {
+                None => self.compare(&id),
+                Some(ledger) => self.look_for(ledger, &id),
+            }
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
     }
