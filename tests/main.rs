@@ -68,6 +68,7 @@ mod pull_requests;
 mod reference;
 mod registry;
 mod reload;
+mod repeats;
 mod resume;
 mod review;
 mod roster;

@@ -173,13 +173,13 @@ fn the_schemas_have_the_shapes_of_the_worker_dispatch_specification() {
     let status = r#""running" | "completed" | "failed" | "cancelled""#;
     let id = json!({"jobId": "string"});
     for (requirement, schema, expected) in [
-        // `agent` and `attachments` are this host's own.
+        // `agent`, `attachments`, `follows` and `key` are this host's own.
         (
             "REQ-WD-5: dispatch",
             of::<DispatchParams>(),
             json!({
                 "description": "string", "task": "string", "config?": "object | null", "agent?": "string | null",
-                "attachments?": "Attachment[]", "follows?": "string | null",
+                "attachments?": "Attachment[]", "follows?": "string | null", "key?": "string | null",
             }),
         ),
         ("REQ-WD-5: dispatched", of::<Dispatched>(), id.clone()),

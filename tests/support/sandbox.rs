@@ -139,6 +139,7 @@ impl Bench {
             attachments: None,
             activation: None,
             follows: None,
+            key: None,
         };
         let job = store.create(new).unwrap();
         let dir = self.dir.path().join("member/jobs").join(job.id().as_str());

@@ -32,7 +32,8 @@ impl Tool {
         let Self { name, version } = self;
         eprintln!("installing {name} {version} below target/tools, once; this takes some minutes");
         let place = root().join("target/tools");
-        run(cargo().args(["install", "--locked", "--version", version, name, "--root"]).arg(place))?;
+        // Without optimization a build takes a third of the time, and the programs have little to do.
+        run(cargo().args(["install", "--debug", "--locked", "--version", version, name, "--root"]).arg(place))?;
         Ok(own)
     }
 

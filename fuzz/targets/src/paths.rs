@@ -103,6 +103,7 @@ fn artifacts(paths: &[&str]) {
         attachments: None,
         activation: None,
         follows: None,
+        key: None,
         plan,
     };
     let job = store.create(new).unwrap();

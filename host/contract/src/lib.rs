@@ -27,7 +27,7 @@ pub use capability::{
 pub use error::{OperationError, SpendError};
 pub use ids::{JobId, MemberKey};
 pub use job::retention::Retention;
-pub use job::{Decision, JobStatus, JobUsage, Meta, Resumption, Usage};
+pub use job::{Decision, DispatchKey, JobStatus, JobUsage, Meta, Resumption, Usage};
 pub use job::{
     bounds::Bounds,
     event::{Event, EventDetail},

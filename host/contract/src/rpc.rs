@@ -123,7 +123,16 @@ pub struct DispatchParams {
     /// answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<String>,
+    /// A text of the caller's choice that makes the dispatch safe to repeat: a second dispatch of the same caller to
+    /// the member with the same key and the same other parameters makes no job within 24 hours, and is answered with
+    /// the first one's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 200))]
+    pub key: Option<String>,
 }
+
+/// The most bytes of a dispatch's `key`.
+pub const KEY_BYTES: usize = 200;
 
 /// A file that comes with a dispatch. It has either `text` or `data`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

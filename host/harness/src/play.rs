@@ -268,6 +268,7 @@ impl Playing<'_> {
             attachments: None,
             activation: None,
             follows: None,
+            key: None,
             plan,
         };
         let member = self.surroundings.member.try_clone().map_err(failed)?;

@@ -96,6 +96,7 @@ fn create(store: &Arc<JobStore>, jobs: usize, threads: usize) -> Result<(), Stor
                     attachments: None,
                     activation: None,
                     follows: None,
+                    key: None,
                 })?;
             }
             Ok(())

@@ -2,8 +2,10 @@
 
 use std::io;
 
-use guild_contract::rpc::RpcError;
+use guild_contract::{JobId, rpc::RpcError};
 use guild_session::tools::ToolError;
+
+use crate::ledger::Refused;
 
 /// The error of an operation of the store. `Display` is the text for the wire, which never shows a path of the host.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +19,12 @@ pub enum StoreError {
     /// The operation exceeds a limit, which the text names.
     #[error("{0}")]
     OverLimit(String),
+    /// The ledger of the member's jobs does not answer, or takes no more; the text says what to do.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The job is not this host's any more: see [`Refused::Lost`].
+    #[error("{}", Refused::Lost)]
+    Lost,
     /// The file system refused the operation.
     #[error("{doing}: {source}")]
     Io {
@@ -34,13 +42,33 @@ impl StoreError {
     }
 }
 
+impl StoreError {
+    /// The error for callers who asked about the job `id`.
+    pub(crate) fn of_ledger(id: &JobId) -> impl FnOnce(Refused) -> Self {
+        move |refused| match refused {
+            Refused::Lost => Self::Unknown(id.to_string()),
+            Refused::Unavailable(text) => Self::Unavailable(text),
+        }
+    }
+}
+
+impl From<Refused> for ToolError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Lost => Self::JobEnded,
+            Refused::Unavailable(text) => Self::Unavailable(text),
+        }
+    }
+}
+
 impl From<StoreError> for ToolError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unknown(_) => Self::NoJob,
+            StoreError::Lost => Self::JobEnded,
             StoreError::Refused(text) => Self::InvalidInput(text),
             StoreError::OverLimit(text) => Self::OverLimit(text),
-            StoreError::Io { .. } => Self::Unavailable(error.to_string()),
+            StoreError::Unavailable(_) | StoreError::Io { .. } => Self::Unavailable(error.to_string()),
         }
     }
 }
@@ -49,6 +77,7 @@ impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Io { .. } => Self::internal(error.to_string()),
+            StoreError::Unavailable(text) => Self::busy(text),
             refused => Self::invalid_params(refused.to_string()),
         }
     }

@@ -7,6 +7,7 @@ pub mod error;
 pub mod events;
 pub mod files;
 pub mod job_tools;
+pub mod ledger;
 pub mod memory;
 pub mod owner;
 pub mod running;
@@ -24,10 +25,11 @@ pub use files::{
     reader::Records,
 };
 pub use job_tools::{ActivityKind, JobReport, JobTools, Reporting};
+pub use ledger::{Birth, Change, Decision, Head, Hold, Ledger, News, Refused};
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
-pub use running::{RunningJob, tail::Tail, view::JobView};
+pub use running::{RunningJob, tail::Tail};
 pub use store::{
-    JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, Staged, StoreOptions, filter,
-    interrupted,
+    JobStore, JobSummary, JobView, KeyClaim, Keyed, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, Staged,
+    StoreOptions, filter, interrupted,
 };

@@ -29,6 +29,7 @@ fn a_new_job_is_there_whole() {
         attachments: None,
         activation: None,
         follows: None,
+        key: None,
     };
     store.create(new).unwrap();
 

@@ -160,6 +160,7 @@ async fn a_host_that_stops_in_a_session_leaves_a_job_that_records_each_decision_
             attachments: None,
             activation: None,
             follows: None,
+            key: None,
         })
         .unwrap();
     let tools: Arc<dyn Tools> = Arc::new(JobTools::new(job.clone(), memory));

@@ -4,7 +4,7 @@ use guild_audit::{Audit, Change, Difference, model::Identity};
 use serde::Serialize;
 
 use super::{html, json, sarif, text};
-use crate::{args::AuditFormat, failure::Failure};
+use crate::{args::members::AuditFormat, failure::Failure};
 
 /// The name of the JSON format.
 const FORMAT: &str = "guild-audit-difference/2";

@@ -23,7 +23,7 @@ use guild_roster::discovery::FoundMember;
 use serde::Serialize;
 
 use crate::{
-    args::{Audit as Args, AuditFormat, FailOn},
+    args::members::{Audit as Args, AuditFormat, FailOn},
     failure::{Failure, exit},
     local,
     output::{escaped_json, print},

@@ -7,7 +7,7 @@ use guild_config::Config;
 use guild_contract::{manifest::FILE_NAME, text::size};
 use guild_roster::discovery::{FoundMember, single};
 
-use crate::{args::Build, failure::Failure, output::tell};
+use crate::{args::authors::Build, failure::Failure, output::tell};
 
 /// `guild build`.
 pub(crate) fn build(args: &Build) -> Result<(), Failure> {

@@ -35,7 +35,7 @@ use tokio::{
 
 use super::build;
 use crate::{
-    args::{Call, Dev},
+    args::{authors::Dev, members::Call},
     client::AccessArgs,
     failure::Failure,
     jobs::{logs, worker},
@@ -330,6 +330,7 @@ impl Round {
             agent: None,
             attachments: Vec::new(),
             follows: None,
+            key: None,
         };
         Ok(worker.dispatch(&params).await?.value.job_id.to_string())
     }

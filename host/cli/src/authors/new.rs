@@ -1,6 +1,6 @@
 //! `guild new`: writes the source of a new member.
 
-use crate::{args::New, failure::Failure, output::tell};
+use crate::{args::authors::New, failure::Failure, output::tell};
 
 /// `guild new`.
 pub(crate) fn new(args: &New) -> Result<(), Failure> {

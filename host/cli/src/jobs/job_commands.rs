@@ -12,7 +12,7 @@ use super::{
     worker::{wait_for, work},
 };
 use crate::{
-    args::{Dispatch, Job, List},
+    args::jobs::{Dispatch, Job, List},
     failure::{Failure, exit},
     output::{
         BAD, harmless,

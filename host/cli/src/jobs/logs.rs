@@ -25,7 +25,7 @@ use super::{
     status_text::{INTERRUPTED, NEXT_HOST_RESUMES},
 };
 use crate::{
-    args::Logs,
+    args::jobs::Logs,
     failure::Failure,
     local::{self, LocalArgs},
     output::{self, LABEL, STRONG, harmless, one_line, print, print_json, tell, tokens, visible},

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    args::Prune,
+    args::jobs::Prune,
     client::AccessArgs,
     failure::{Failure, exit},
     local,

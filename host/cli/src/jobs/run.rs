@@ -12,7 +12,7 @@ use super::{
     hosted::Terms,
     worker::{Worker, carry_out, interrupted, stop_signals, work},
 };
-use crate::{args::Run, client::AccessArgs, failure::Failure, local};
+use crate::{args::jobs::Run, client::AccessArgs, failure::Failure, local};
 
 /// `guild run`.
 pub(crate) async fn run(args: Run) -> Result<(), Failure> {

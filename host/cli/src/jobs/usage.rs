@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     age,
-    args::Usage,
+    args::jobs::Usage,
     failure::{Failure, exit},
     local,
     output::{

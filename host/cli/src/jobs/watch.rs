@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{find::Jobs, worker::stop_signals};
 use crate::{
-    args::Watch,
+    args::jobs::Watch,
     client::Endpoint,
     failure::{Failure, exit},
     output::{BAD, LABEL, STRONG, one_line, print, print_json, status_style, tell},

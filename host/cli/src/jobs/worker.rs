@@ -29,7 +29,7 @@ use guild_server::listen::StopSignals;
 
 use super::hosted::Terms;
 use crate::{
-    args::WorkArgs,
+    args::jobs::WorkArgs,
     client::AccessArgs,
     failure::{Failure, exit},
     local,
@@ -66,7 +66,8 @@ pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure
     };
     let description = args.description.unwrap_or_else(|| one_line(first_line, DESCRIPTION_CHARS));
     let attachments = args.attach.iter().map(|path| attachment(path)).collect::<Result<_, _>>()?;
-    Ok(DispatchParams { description, task, config: args.input, agent: None, attachments, follows: args.follows })
+    let WorkArgs { input: config, follows, key, .. } = args;
+    Ok(DispatchParams { description, task, config, agent: None, attachments, follows, key })
 }
 
 /// A file of `--attach`.
@@ -426,7 +427,7 @@ mod tests {
 
     #[test]
     fn the_first_line_of_a_task_describes_it() {
-        let nothing = || WorkArgs { description: None, input: None, attach: Vec::new(), follows: None };
+        let nothing = || WorkArgs { description: None, input: None, attach: Vec::new(), follows: None, key: None };
         assert_eq!(work("\n  What is\town?\nMore.", nothing()).unwrap().description, "What is own?");
         assert_eq!(work(&"x".repeat(99), nothing()).unwrap().description.chars().count(), DESCRIPTION_CHARS);
         assert!(work(" \n", nothing()).is_err());

@@ -23,7 +23,7 @@ use tokio::{
 
 use self::start::{HostCommand, StartedHost};
 use crate::{
-    args::Mcp,
+    args::operator::Mcp,
     client::{AccessArgs, private_port},
     failure::Failure,
     jobs::hosted::{Terms, VerifiedHost},

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    args::Approve,
+    args::members::Approve,
     audit::first_screen,
     failure::Failure,
     local,

@@ -8,7 +8,7 @@ use guild_roster::{HostOptions, Target};
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
-    args::Call,
+    args::members::Call,
     failure::{Failure, exit},
     jobs::{find, hosted::Terms, worker::Worker},
     local,

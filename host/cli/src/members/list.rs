@@ -21,7 +21,7 @@ use strum::IntoStaticStr;
 
 use super::grants;
 use crate::{
-    args::Members,
+    args::members::Members,
     failure::Failure,
     local,
     output::{

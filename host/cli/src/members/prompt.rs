@@ -3,7 +3,7 @@
 use guild_client::{Naming, guidance};
 
 use crate::{
-    args::Prompt,
+    args::members::Prompt,
     failure::Failure,
     local,
     output::{one_line, print, tell},

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 
 use crate::{
-    args::Sign,
+    args::members::Sign,
     failure::Failure,
     output::{harmless, one_line, tell},
 };

@@ -22,7 +22,7 @@ use guild_roster::{discovery::single, jobs::files::OfflineJobs, trial::Trial};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    args::Test,
+    args::members::Test,
     complete::LATEST,
     failure::{Failure, exit},
     output::{harmless, print, tell, tell_error},

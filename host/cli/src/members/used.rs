@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use super::rehearse::rehearse;
 use crate::{
-    args::Members,
+    args::members::Members,
     failure::Failure,
     local,
     output::{

@@ -13,7 +13,7 @@ use guild_contract::host::{Check, CheckState, DoctorView};
 use guild_roster::check::doctor::{Examination, examine};
 
 use crate::{
-    args::Doctor,
+    args::operator::Doctor,
     failure::{Failure, exit},
     local,
     output::{self, LABEL, harmless, one_line, print, print_json, progress::Progress, tell_error},

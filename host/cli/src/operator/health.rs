@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use guild_client::Options;
 
-use crate::{args::Health, client::default_url, failure::Failure, output::print};
+use crate::{args::operator::Health, client::default_url, failure::Failure, output::print};
 
 /// `guild health`.
 pub(crate) async fn health(args: Health) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use guild_server::{
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::{
-    args::Serve,
+    args::operator::Serve,
     failure::{Failure, exit},
     local,
     output::{one_line, print_json, tell, tell_error},

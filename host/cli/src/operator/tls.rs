@@ -8,7 +8,7 @@ use jiff::{ToSpan as _, Zoned, tz::TimeZone};
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 
 use crate::{
-    args::{SelfSigned, Tls},
+    args::operator::{SelfSigned, Tls},
     failure::Failure,
     output::{print, tell},
 };

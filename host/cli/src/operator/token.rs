@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    args::{Token, TokenAdd, TokensArgs},
+    args::operator::{Token, TokenAdd, TokensArgs},
     failure::Failure,
     local,
     output::{

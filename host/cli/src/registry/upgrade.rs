@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{install::source, review::Review};
 use crate::{
-    args::{Members, registry::Upgrade},
+    args::{members::Members, registry::Upgrade},
     failure::Failure,
     local::{self, LocalArgs},
     members::approve::{check_loads, next_load},

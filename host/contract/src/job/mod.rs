@@ -86,6 +86,19 @@ pub struct Meta {
     /// The earlier job that this one continues, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<JobId>,
+    /// The key of the job's dispatch, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<DispatchKey>,
+}
+
+/// The key of a dispatch, by which the host knows a repeated one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DispatchKey {
+    /// The text of the caller.
+    pub key: String,
+    /// The SHA-256 of the other parameters, in hex. A dispatch with the same key and others is an error of the caller.
+    pub params: String,
 }
 
 /// The way in which a job was resumed a short while ago. If the host stops now without a clean shutdown, the job is a

@@ -104,6 +104,7 @@ impl World {
                 attachments: None,
                 activation: None,
                 follows: None,
+                key: None,
             })
             .unwrap()
     }

@@ -308,6 +308,7 @@ pub(crate) fn begin(store: &Arc<JobStore>, id: JobId) -> Arc<RunningJob> {
             attachments: None,
             activation: None,
             follows: None,
+            key: None,
         })
         .unwrap()
 }

@@ -65,9 +65,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends a line, which must not contain a newline. The first one that would exceed the limit, and the first after
-    /// one that could not be written, is replaced by `last`, and nothing follows that.
-    pub(crate) fn append(&mut self, jobs: &Dir, line: String, last: impl FnOnce(End) -> String) {
+    /// Appends a line, which must not contain a newline, and returns what was written. The first line that would exceed
+    /// the limit, and the first after one that could not be written, is replaced by `last`, and nothing follows that.
+    pub(crate) fn append(&mut self, jobs: &Dir, line: String, last: impl FnOnce(End) -> String) -> Option<String> {
         let (line, next) = match self.state {
             State::Open(written) => {
                 let size = written.saturating_add(line.len() as u64 + 1);
@@ -75,19 +75,22 @@ impl Journal {
             }
             // The file has to tell that lines are missing. If that fails too, it is tried again with the next line.
             State::Broken(_) => (format!("\n{}", last(End::Unwritten)), State::Closed),
-            State::Closed => return,
+            State::Closed => return None,
         };
+        let line = line + "\n";
         // The file is opened for each line, so that ten thousand running jobs keep no descriptors.
-        match append(jobs, &self.path).and_then(|mut file| file.write_all((line + "\n").as_bytes())) {
+        match append(jobs, &self.path).and_then(|mut file| file.write_all(line.as_bytes())) {
             Ok(()) => {
                 self.lines += 1 + u64::from(matches!(self.state, State::Broken(_)));
                 self.state = next;
+                Some(line)
             }
             Err(e) => {
                 if let State::Open(written) = self.state {
                     tracing::warn!(file = self.path, "a line could not be written, so further lines are dropped: {e}");
                     self.state = State::Broken(written);
                 }
+                None
             }
         }
     }

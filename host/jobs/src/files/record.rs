@@ -23,6 +23,8 @@ use super::{
 
 /// The directory of a member that has its jobs.
 pub(crate) const JOBS: &str = "jobs";
+/// The directory of a member that has this host's copies of jobs that other hosts serve too.
+pub(crate) const COPIES: &str = ".jobs";
 /// The prompt.
 pub(crate) const TASK: &str = "task.md";
 /// The dispatch's `config`.
@@ -165,6 +167,11 @@ fn read_part(jobs: &Dir, id: &JobId, file: &str, max: u64) -> (Option<Contents>,
             (None, fingerprint(jobs, id, file))
         }
     }
+}
+
+/// Whether a file of a job's directory is one of its notes.
+pub(crate) fn is_note(file: &str) -> bool {
+    [STATUS, QUESTIONS, DECISIONS].contains(&file)
 }
 
 /// The start of the summary, as lists show it, and the state of the file that it was read from.

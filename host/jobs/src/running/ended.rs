@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guild_contract::Meta;
+use guild_contract::{EventDetail, Meta};
 use guild_fs::fingerprint::Fingerprint;
 
 use crate::files::record::{NoteFiles, Notes, UnsavedResult};
@@ -28,4 +28,9 @@ impl EndedJob {
     pub(crate) fn new(meta: Meta, fingerprint: Option<Fingerprint>) -> Self {
         Self { meta, fingerprint, unsaved: None, warning: None, head: None, notes: None, checked: i64::MIN }
     }
+}
+
+/// The event of the end of a job, from its record.
+pub(crate) fn end_of(meta: &Meta) -> EventDetail {
+    EventDetail::JobEnded { status: meta.status, error: meta.error.clone() }
 }

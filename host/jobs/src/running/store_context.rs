@@ -11,13 +11,18 @@ use guild_fs::clock::{Clock, rfc3339};
 
 use crate::{
     events::{JobEvent, Subscriber},
+    ledger::Ledger,
     sync::lock,
 };
 
 /// The directory, limits, clock and subscriber of a store, which its running jobs share.
 pub(crate) struct StoreContext {
-    /// `jobs/`.
+    /// The directory with the jobs.
     pub(crate) jobs: Dir,
+    /// Its name in the member's directory.
+    pub(crate) place: &'static str,
+    /// The ledger of the jobs, if other hosts serve the member too.
+    pub(crate) ledger: Option<Arc<dyn Ledger>>,
     /// The limits of jobs that are created from now on; a running job has its own.
     pub(crate) limits: Mutex<Arc<Limits>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -52,12 +57,18 @@ impl StoreContext {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Marks lists as out of date, and sends the event of the change to the subscriber, if there is one.
+    /// Marks lists as out of date, and sends the event of the change to the subscriber, if there is one. Events of jobs
+    /// that several hosts serve come from the ledger instead, so that all hosts have them in one order.
     pub(crate) fn publish(&self, job: &JobId, detail: impl FnOnce() -> EventDetail) {
         self.changed();
-        if let Some(subscriber) = self.subscriber.get() {
-            let (detail, truncated) = detail().cut();
-            subscriber.receive(JobEvent { time: self.clock.now(), job: job.clone(), detail, truncated });
+        if let (Some(subscriber), None) = (self.subscriber.get(), &self.ledger) {
+            subscriber.receive(self.event(job, detail()));
         }
+    }
+
+    /// An event of now.
+    pub(crate) fn event(&self, job: &JobId, detail: EventDetail) -> JobEvent {
+        let (detail, truncated) = detail.cut();
+        JobEvent { time: self.clock.now(), job: job.clone(), detail, truncated }
     }
 }

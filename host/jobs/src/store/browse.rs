@@ -154,7 +154,9 @@ impl JobStore {
 
     /// A job's id and directory.
     fn open_job(&self, id: &str) -> Result<(JobId, Dir), StoreError> {
-        let id = self.find(id)?.id.clone();
+        let entry = self.find(id)?;
+        self.fetch_all(&entry)?;
+        let id = entry.id.clone();
         match self.job_dir(&id) {
             Ok(dir) => Ok((id, dir)),
             Err(error) => {

@@ -9,12 +9,15 @@ use std::{
 
 use guild_contract::{
     JobId, JobStatus, Meta,
-    rpc::{Listed, ListedDetails},
+    rpc::{Listed, ListedDetails, StatusView},
 };
 use jiff::Timestamp;
+use tokio::sync::watch;
 
+use super::keys::CallersKey;
 use crate::{
-    files::record::{HEAD_BYTES, head, shown_summary},
+    files::record::{HEAD_BYTES, Notes, head, shown_summary},
+    ledger::Head,
     running::{RunningJob, ended::EndedJob},
     sync::lock,
 };
@@ -30,14 +33,39 @@ pub(crate) struct Entry {
 
 pub(crate) enum State {
     Running(Arc<RunningJob>),
+    /// Another host holds the job, or had it last and this host has no copy.
+    Elsewhere(Box<Elsewhere>),
     Ended(Box<EndedJob>),
 }
 
+/// A job that this host knows from the ledger.
+pub(crate) struct Elsewhere {
+    pub(crate) head: Head,
+    /// The worker's notes, until the head changes.
+    pub(crate) notes: Option<Notes>,
+    /// Signals a new head. It closes when the job is in another state here.
+    pub(crate) changes: watch::Sender<()>,
+}
+
+impl Elsewhere {
+    /// The answer of `worker/status`, with the notes if they were read.
+    pub(crate) fn view(&self) -> StatusView {
+        let summary = || Notes { summary: self.head.summary.clone(), ..Notes::default() };
+        self.notes.clone().unwrap_or_else(summary).view(&self.head.meta)
+    }
+}
+
 impl State {
+    /// A job of the ledger with this picture.
+    pub(crate) fn elsewhere(head: Head) -> Self {
+        Self::Elsewhere(Box::new(Elsewhere { head, notes: None, changes: watch::Sender::new(()) }))
+    }
+
     /// Reads the job's record.
     pub(crate) fn with_meta<T>(&self, look: impl FnOnce(&Meta) -> T) -> T {
         match self {
             Self::Running(job) => job.look(|meta, _| look(meta)),
+            Self::Elsewhere(job) => look(&job.head.meta),
             Self::Ended(ended) => look(&ended.meta),
         }
     }
@@ -66,6 +94,7 @@ impl Entry {
         };
         match &*lock(&self.state) {
             State::Running(job) => job.look(|meta, notes| listed(meta, notes.summary.as_ref())),
+            State::Elsewhere(job) => listed(&job.head.meta, job.head.summary.as_ref()),
             State::Ended(ended) => listed(&ended.meta, ended.head.as_ref().and_then(|(text, _)| text.as_ref())),
         }
     }
@@ -81,7 +110,28 @@ impl Entry {
     pub(crate) fn meta(&self) -> Option<Meta> {
         match &*lock(&self.state) {
             State::Running(_) => None,
+            State::Elsewhere(job) => Some(&job.head.meta).filter(|meta| meta.status != JobStatus::Running).cloned(),
             State::Ended(ended) => Some(ended.meta.clone()),
+        }
+    }
+
+    /// Signals changes of a job that has not ended.
+    pub(crate) fn changes(&self) -> Option<watch::Receiver<()>> {
+        match &*lock(&self.state) {
+            State::Running(job) => Some(job.changes()),
+            State::Elsewhere(job) => Some(job.changes.subscribe()),
+            State::Ended(_) => None,
+        }
+    }
+
+    /// The answer of `worker/status` as far as it is in memory: of a job elsewhere, without its notes.
+    pub(crate) fn snapshot(&self) -> StatusView {
+        match &*lock(&self.state) {
+            State::Running(job) => job.snapshot(),
+            State::Elsewhere(job) => job.view(),
+            State::Ended(ended) => {
+                ended.notes.as_ref().map_or_else(Notes::default, |notes| notes.0.clone()).view(&ended.meta)
+            }
         }
     }
 
@@ -98,10 +148,16 @@ pub(crate) fn order(id: &JobId, started_at: &str) -> Order {
     (Reverse(started_at.parse().unwrap_or(Timestamp::MIN)), Reverse(id.clone()))
 }
 
+fn callers_key(meta: &Meta) -> Option<CallersKey> {
+    Some((meta.token.clone(), meta.key.as_ref()?.key.clone()))
+}
+
 #[derive(Default)]
 pub(crate) struct Index {
     by_id: HashMap<String, (Order, Arc<Entry>)>,
     ordered: BTreeMap<Order, Arc<Entry>>,
+    /// The newest job of each caller's key.
+    by_key: HashMap<CallersKey, JobId>,
     /// Ids of jobs that are being made or removed, whose directories no other thread may touch.
     claimed: HashSet<JobId>,
 }
@@ -109,6 +165,11 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Entry>> {
         self.by_id.get(id).map(|(_, entry)| entry.clone())
+    }
+
+    /// The newest job that a dispatch with a caller's key made.
+    pub(super) fn with_key(&self, key: &CallersKey) -> Option<Arc<Entry>> {
+        self.get(self.by_key.get(key)?.as_str())
     }
 
     /// Whether the job is in the index, or being made or removed.
@@ -132,6 +193,11 @@ impl Index {
 
     pub(crate) fn insert(&mut self, entry: Arc<Entry>) {
         let order = entry.with_meta(|meta| order(&entry.id, &meta.started_at));
+        if let Some(key) = entry.with_meta(callers_key)
+            && self.with_key(&key).is_none_or(|other| other.id <= entry.id)
+        {
+            self.by_key.insert(key, entry.id.clone());
+        }
         let id = entry.id.as_str().to_owned();
         if let Some((old, _)) = self.by_id.insert(id, (order.clone(), entry.clone())) {
             self.ordered.remove(&old);
@@ -140,8 +206,13 @@ impl Index {
     }
 
     pub(crate) fn remove(&mut self, id: &JobId) -> bool {
-        let removed = self.by_id.remove(id.as_str());
-        removed.is_some_and(|(order, _)| self.ordered.remove(&order).is_some())
+        let Some((order, entry)) = self.by_id.remove(id.as_str()) else { return false };
+        if let Some(key) = entry.with_meta(callers_key)
+            && self.by_key.get(&key) == Some(id)
+        {
+            self.by_key.remove(&key);
+        }
+        self.ordered.remove(&order).is_some()
     }
 
     pub(crate) fn len(&self) -> usize {

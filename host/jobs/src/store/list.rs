@@ -122,7 +122,8 @@ impl JobStore {
     /// Compares the index to `jobs/`, and the listed parts of ended jobs to their files, unless that was done a moment
     /// ago. One caller does it; the others use the result of the last time, if there is one.
     pub(super) fn sweep(&self, is_detailed: bool) {
-        if !self.ensure_loaded() {
+        // The ledger tells of changes; files do not count where there is one.
+        if self.context.ledger.is_some() || !self.ensure_loaded() {
             return;
         }
         let swept = &self.lists.of(is_detailed).swept;
@@ -147,14 +148,14 @@ impl JobStore {
     }
 
     fn is_swept(&self, swept: &AtomicI64) -> bool {
-        self.freshness()(swept.load(Ordering::Relaxed))
+        self.context.ledger.is_some() || self.freshness()(swept.load(Ordering::Relaxed))
     }
 
     /// Reads the start of an ended job's summary if the file changed. `entry.files` is held.
     fn refresh_head(&self, entry: &Entry) {
         let jobs = &self.context.jobs;
         let read = match &*lock(&entry.state) {
-            State::Running(_) => return,
+            State::Running(_) | State::Elsewhere(_) => return,
             State::Ended(ended) => ended.head.as_ref().map(|(_, file)| *file),
         };
         if read.is_none_or(|file| record::fingerprint(jobs, &entry.id, STATUS) != file) {

@@ -53,6 +53,9 @@ impl JobStore {
     ///
     /// If `jobs/` cannot be read, that is logged and no job is found; the next method that needs the jobs tries again.
     pub fn load(&self) -> LoadReport {
+        if self.context.ledger.is_some() {
+            return LoadReport::default();
+        }
         let _one = lock(&self.loading.one);
         if let Some(report) = self.loading.report.get() {
             return report.clone();
@@ -68,6 +71,9 @@ impl JobStore {
 
     /// Loads the store unless that is done; false if `jobs/` cannot be read.
     pub(super) fn ensure_loaded(&self) -> bool {
+        if self.context.ledger.is_some() {
+            return true;
+        }
         if self.loading.report.get().is_none() {
             self.load();
         }
@@ -93,9 +99,9 @@ impl JobStore {
             interrupted.clear();
         }
         let mut recovered = Vec::new();
-        let recover = |meta: &Meta| (meta.job_id.clone(), self.recover_job(meta, true));
+        let recover = |meta: &Meta| (meta.job_id.clone(), self.recover_job(meta, true, None));
         for (id, outcome) in in_threads(RECOVERERS, &interrupted, recover) {
-            recovered.extend(outcome.as_ref().ok().map(|job| (id.clone(), job.with_meta(|meta| meta.status))));
+            recovered.extend(outcome.as_ref().ok().map(|job| (id.clone(), job.status())));
             self.insert_recovered(&id, outcome);
         }
         self.unreadable.mark_loaded();
@@ -147,7 +153,7 @@ impl JobStore {
         match self.read_record(id) {
             Ok((meta, _)) if meta.status == JobStatus::Running => {
                 if !self.recovery.is_deferred.load(Ordering::Relaxed) {
-                    self.insert_recovered(id, self.recover_job(&meta, self.unreadable.was_at_load(id)));
+                    self.insert_recovered(id, self.recover_job(&meta, self.unreadable.was_at_load(id), None));
                 }
             }
             Ok((meta, read)) => self.insert_read(id, Ok(EndedJob::new(meta, Some(read)))),

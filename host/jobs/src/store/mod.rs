@@ -5,15 +5,18 @@
 
 mod browse;
 mod index;
+mod keys;
 mod leftovers;
 mod list;
 mod load;
 mod recover;
+mod shared;
 mod status;
 mod usage;
+mod view;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     io,
     path::PathBuf,
     sync::{
@@ -26,7 +29,7 @@ use std::{
 use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{
-    EventDetail, JobId, JobStatus, Limits, Meta, Retention,
+    DispatchKey, EventDetail, JobId, JobStatus, Limits, Meta, Retention,
     rpc::{CancelView, Deleted},
 };
 use guild_fs::{
@@ -51,14 +54,21 @@ use crate::{
         artifacts::ARTIFACTS,
         attachments::{self, ATTACHMENTS, AttachedBytes},
         reader::{ended_at, ended_before},
-        record::{self, ACTIVATION, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
+        record::{self, ACTIVATION, CONFIG, COPIES, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
-    running::{EndListener, RunningJob, ended::EndedJob, store_context::StoreContext, view::JobView},
+    ledger::{Head, Ledger},
+    running::{
+        EndListener, RunningJob,
+        ended::{EndedJob, end_of},
+        store_context::StoreContext,
+    },
     sync::lock,
     usage::removed,
 };
 
 pub use browse::{JobSummary, STATES_BYTES};
+use keys::CallersKey;
+pub use keys::{KeyClaim, Keyed};
 use leftovers::{Trash, Unreadable};
 use list::Lists;
 pub use list::filter;
@@ -67,6 +77,7 @@ use load::Loading;
 use recover::Recovery;
 pub use recover::{Resume, interrupted};
 use status::NotesBudget;
+pub use view::JobView;
 
 /// Orders the ids of one millisecond by the time when they were made.
 static IN_ORDER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
@@ -106,6 +117,8 @@ pub struct NewJob {
     pub attachments: Option<Staged>,
     /// The earlier job that it continues, if there is one.
     pub follows: Option<JobId>,
+    /// The key of the dispatch, if it had one.
+    pub key: Option<DispatchKey>,
     /// The accepted plan.
     pub plan: Accepted,
     /// What the activation was given, if the job keeps that.
@@ -124,7 +137,7 @@ pub struct Staged {
 impl Staged {
     /// The directory with the files, relative to the member's.
     pub fn path(&self) -> PathBuf {
-        [JOBS, &self.name(), ATTACHMENTS].iter().collect()
+        [self.store.context.place, &self.name(), ATTACHMENTS].iter().collect()
     }
 
     /// The name of the directory that becomes the job's.
@@ -163,6 +176,8 @@ pub struct JobStore {
     member: Dir,
     context: Arc<StoreContext>,
     catalog: Catalog,
+    /// The keys of dispatches that have made no job yet.
+    claimed_keys: Mutex<HashSet<CallersKey>>,
     lists: Lists,
     notes: NotesBudget,
     loading: Loading,
@@ -179,16 +194,37 @@ impl JobStore {
     /// Opens the store of the member in the directory `member`; makes `jobs/` if there is none. It reads no job: see
     /// [`Self::load`].
     pub fn open(member: &Dir, options: StoreOptions) -> io::Result<Arc<Self>> {
-        let jobs = open_or_make_dir(member, JOBS)?;
+        Self::open_at(member, JOBS, options, None)
+    }
+
+    /// Opens the store of a member that other hosts serve too. The ledger decides about the jobs, and its jobs are
+    /// [heard](Self::hear) of; the directory `.jobs` of the member is emptied, and has the copies of this host.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the directory cannot be emptied or made.
+    pub fn open_shared(member: &Dir, options: StoreOptions, ledger: Arc<dyn Ledger>) -> io::Result<Arc<Self>> {
+        if_there(tree::remove(member, COPIES))?;
+        Self::open_at(member, COPIES, options, Some(ledger))
+    }
+
+    fn open_at(
+        member: &Dir,
+        place: &'static str,
+        options: StoreOptions,
+        ledger: Option<Arc<dyn Ledger>>,
+    ) -> io::Result<Arc<Self>> {
+        let jobs = open_or_make_dir(member, place)?;
         // The directory is opened for reading, so that renames in it can be synced.
         let member = open_dir(member, ".")?;
         let StoreOptions { limits, clock } = options;
         let (limits, generation, subscriber) = (Mutex::new(limits), AtomicU64::new(0), OnceLock::new());
-        let context = StoreContext { jobs, limits, clock, generation, subscriber };
+        let context = StoreContext { jobs, place, ledger, limits, clock, generation, subscriber };
         Ok(Arc::new_cyclic(|itself| Self {
             member,
             context: Arc::new(context),
             catalog: Catalog::default(),
+            claimed_keys: Mutex::default(),
             lists: Lists::default(),
             notes: NotesBudget::default(),
             loading: Loading::default(),
@@ -224,6 +260,7 @@ impl JobStore {
             token: new.token.clone(),
             resumption: None,
             follows: new.follows.clone(),
+            key: new.key.clone(),
         };
         if new.attachments.is_none() && !self.catalog.write().claim(&new.id) {
             return Err(StoreError::Refused(format!("there is a job {} already", new.id)));
@@ -239,8 +276,13 @@ impl JobStore {
             let hint = if removed { "; jobs/ was removed while the host runs, so start the host again" } else { "" };
             StoreError::io(format!("could not store the job{hint}"))(e)
         })?;
-        let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), meta));
-        self.insert_running(&job, || EventDetail::JobStarted { description: new.description.clone() });
+        let started = EventDetail::JobStarted { description: new.description.clone() };
+        let hold = match &self.context.ledger {
+            None => None,
+            Some(ledger) => Some(self.begin_shared(ledger, &meta, &new.plan, &started)?),
+        };
+        let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), meta, hold));
+        self.insert_running(&job, self.context.ledger.is_none().then_some(started));
         Ok(job)
     }
 
@@ -288,7 +330,7 @@ impl JobStore {
     /// It blocks.
     pub fn attachments(&self, id: &JobId) -> Option<PathBuf> {
         let dir = self.job_dir(id).ok()?;
-        attachments::are_there(&dir).then(|| [JOBS, id.as_str(), ATTACHMENTS].iter().collect())
+        attachments::are_there(&dir).then(|| [self.context.place, id.as_str(), ATTACHMENTS].iter().collect())
     }
 
     /// Makes the job's directory under a temporary name, and renames it.
@@ -330,14 +372,15 @@ impl JobStore {
 
     /// The job, for those who follow it until it has ended; `None` if it has.
     pub fn follow(&self, id: &str) -> Option<JobView> {
-        self.running(id).map(JobView::of)
+        let entry = self.catalog.read().get(id)?;
+        (entry.status() == JobStatus::Running).then(|| JobView::of(entry))
     }
 
     /// The job, if it runs here, for those who carry it out.
     pub fn running(&self, id: &str) -> Option<Arc<RunningJob>> {
         match &*lock(&self.catalog.read().get(id)?.state) {
             State::Running(job) => Some(job.clone()),
-            State::Ended(_) => None,
+            State::Elsewhere(_) | State::Ended(_) => None,
         }
     }
 
@@ -350,11 +393,15 @@ impl JobStore {
     /// (REQ-WD-16). When this returns, the outcome is stored, and no file of the job changes any more.
     pub fn cancel(&self, id: &str) -> Result<CancelView, StoreError> {
         let entry = self.find(id)?;
-        if let Some(job) = self.running(id)
-            && let Some(cancelled) = job.cancel()
-        {
-            cancelled?;
-            return Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled });
+        match self.running(id).and_then(|job| job.cancel()) {
+            None | Some(Err(StoreError::Lost)) => {}
+            Some(cancelled) => {
+                cancelled?;
+                return Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled });
+            }
+        }
+        if let Some(ledger) = &self.context.ledger {
+            return self.cancel_shared(ledger, &entry);
         }
         let _files = lock(&entry.files);
         self.refresh(&entry)?;
@@ -376,16 +423,15 @@ impl JobStore {
     /// Its usage is recorded before.
     pub fn delete(&self, id: &str) -> Result<Deleted, StoreError> {
         let entry = self.find(id)?;
+        if let Some(ledger) = &self.context.ledger {
+            self.remove_shared(ledger, &entry, may_delete)?;
+            return Ok(Deleted { job_id: entry.id.clone(), deleted: true });
+        }
         let _files = lock(&entry.files);
         self.refresh(&entry)?;
-        match entry.status() {
-            JobStatus::Running => Err(StoreError::Refused("Cannot delete a running job".to_owned())),
-            JobStatus::Failed => Err(StoreError::Refused("Cannot delete a failed job. Cancel it first.".to_owned())),
-            JobStatus::Completed | JobStatus::Cancelled => {
-                self.note_removed(&entry.meta().into_iter().collect::<Vec<_>>())?;
-                self.take_away(&entry)
-            }
-        }?;
+        may_delete(entry.status())?;
+        self.note_removed(&entry.meta().into_iter().collect::<Vec<_>>())?;
+        self.take_away(&entry)?;
         self.discard(std::slice::from_ref(&entry.id));
         Ok(Deleted { job_id: entry.id.clone(), deleted: true })
     }
@@ -423,6 +469,9 @@ impl JobStore {
 
     /// Removes the jobs that `is_chosen`, none of which runs.
     fn remove_ended(&self, is_chosen: impl Fn(&Meta) -> bool) -> PruneReport {
+        if let Some(ledger) = &self.context.ledger {
+            return self.remove_ended_shared(ledger, is_chosen);
+        }
         let mut report = PruneReport::default();
         let mut entries = self.catalog.read().entries();
         let mut chosen = Vec::new();
@@ -527,7 +576,10 @@ impl JobStore {
             && self.ensure_loaded()
             && let Ok(id) = id.parse()
         {
-            self.compare(&id);
+            match &self.context.ledger {
+                None => self.compare(&id),
+                Some(ledger) => self.look_for(ledger, &id),
+            }
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
     }
@@ -540,6 +592,15 @@ impl JobStore {
         let millis = FRESH_MILLIS.saturating_add(jobs / JOBS_PER_FRESH_MILLI).min(MAX_FRESH_MILLIS);
         let now = self.context.millis();
         move |moment| (0..millis).contains(&now.saturating_sub(moment))
+    }
+}
+
+/// Whether a job of this status may be deleted (REQ-WD-17).
+fn may_delete(status: JobStatus) -> Result<(), StoreError> {
+    match status {
+        JobStatus::Running => Err(StoreError::Refused("Cannot delete a running job".to_owned())),
+        JobStatus::Failed => Err(StoreError::Refused("Cannot delete a failed job. Cancel it first.".to_owned())),
+        JobStatus::Completed | JobStatus::Cancelled => Ok(()),
     }
 }
 
@@ -558,11 +619,13 @@ impl EndListener for JobStore {
             self.context.publish(&id, || end);
         }
     }
-}
 
-/// The event of the end of a job, from its record.
-fn end_of(meta: &Meta) -> EventDetail {
-    EventDetail::JobEnded { status: meta.status, error: meta.error.clone() }
+    fn lost(&self, id: &JobId, head: Head) {
+        let entry = self.catalog.read().get(id.as_str());
+        if let Some(entry) = entry {
+            self.lose(&entry, head);
+        }
+    }
 }
 
 /// Serializes an answer.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use cap_std::fs::Dir;
+use futures::executor::block_on;
 use guild_contract::{EventDetail, JobId, JobStatus, JobUsage, Meta, Resumption};
 use guild_fs::durable::remove_temporaries;
 use guild_session::{
@@ -17,7 +18,7 @@ use guild_session::{
 };
 
 use super::{
-    JobStore, end_of,
+    JobStore,
     index::{Entry, State},
 };
 use crate::{
@@ -26,7 +27,11 @@ use crate::{
         journal::Position,
         record::{self, FoundResult, HELD_BACK, META, PLAN, TRANSCRIPT, UnsavedResult},
     },
-    running::{RunningJob, ended::EndedJob},
+    ledger::{Change, Hold},
+    running::{
+        RunningJob,
+        ended::{EndedJob, end_of},
+    },
     sync::lock,
 };
 
@@ -61,6 +66,24 @@ pub(super) struct Recovery {
     transcript: Mutex<()>,
 }
 
+/// An interrupted job, after its recovery.
+pub(super) enum Recovered {
+    /// It is in the index, and goes on.
+    Resumed(Arc<RunningJob>),
+    /// It has ended, and is not in the index yet.
+    Ended(Box<EndedJob>),
+}
+
+impl Recovered {
+    /// The job's status now.
+    pub(super) fn status(&self) -> JobStatus {
+        match self {
+            Self::Resumed(job) => job.status(),
+            Self::Ended(ended) => ended.meta.status,
+        }
+    }
+}
+
 /// The reason that a job is not resumed.
 enum NotResumed {
     /// The job cannot be resumed, and fails.
@@ -84,15 +107,15 @@ impl JobStore {
     }
 
     /// Adds a recovered job to the index and resumes it if it is running, or records the reason that it cannot be read.
-    pub(super) fn insert_recovered(&self, id: &JobId, recovered: Result<State, String>) {
+    pub(super) fn insert_recovered(&self, id: &JobId, recovered: Result<Recovered, String>) {
         match recovered {
-            Ok(State::Running(job)) => {
+            Ok(Recovered::Resumed(job)) => {
                 self.unreadable.remove(id);
                 if let Some(resume) = self.recovery.resume.get() {
                     resume.resume(job);
                 }
             }
-            Ok(State::Ended(ended)) => {
+            Ok(Recovered::Ended(ended)) => {
                 let end = end_of(&ended.meta);
                 self.insert_read(id, Ok(*ended));
                 self.context.publish(id, || end);
@@ -104,15 +127,20 @@ impl JobStore {
     /// Completes an interrupted job that has a submitted result, else resumes it, else fails it. If its files cannot be
     /// read for now, that is an error and changes nothing; an end that cannot be stored for now is stored later. Only a
     /// job that `was_at_load` can have been interrupted: a directory that appeared since is not run.
-    pub(super) fn recover_job(&self, meta: &Meta, was_at_load: bool) -> Result<State, String> {
+    pub(super) fn recover_job(
+        &self,
+        meta: &Meta,
+        was_at_load: bool,
+        hold: Option<Arc<dyn Hold>>,
+    ) -> Result<Recovered, String> {
         let (id, limits) = (&meta.job_id, &self.context.limits());
         let unknown = |e: io::Error| format!("cannot tell whether it has a result: {e}");
         let dir = self.job_dir(id).map_err(unknown)?;
         let (status, error, unsaved) = match record::find_result(&dir, id, limits).map_err(unknown)? {
             FoundResult::Submission => (JobStatus::Completed, None, Some(UnsavedResult::Submission)),
             FoundResult::Result => (JobStatus::Completed, None, None),
-            FoundResult::Nothing => match self.resume_job(meta, &dir, was_at_load) {
-                Ok(job) => return Ok(State::Running(job)),
+            FoundResult::Nothing => match self.resume_job(meta, &dir, was_at_load, hold.clone()) {
+                Ok(job) => return Ok(Recovered::Resumed(job)),
                 Err(NotResumed::Unknown(e)) => return Err(format!("cannot tell whether it can be resumed: {e}")),
                 Err(NotResumed::Refused(why)) => (JobStatus::Failed, Some(interrupted(&why)), None),
             },
@@ -135,12 +163,21 @@ impl JobStore {
             tracing::warn!(job = %id, "cannot remove temporary files: {e}");
         }
         tracing::info!(job = %id, %status, "ended job interrupted by host stop");
+        if let Some(hold) = hold {
+            self.end_recovered(&hold, &dir, &meta)?;
+        }
         let unsaved = unsaved.filter(|_| stored.is_none());
-        Ok(State::Ended(Box::new(EndedJob { unsaved, ..EndedJob::new(meta, stored) })))
+        Ok(Recovered::Ended(Box::new(EndedJob { unsaved, ..EndedJob::new(meta, stored) })))
     }
 
     /// Makes an interrupted job a running one.
-    fn resume_job(&self, meta: &Meta, dir: &Dir, was_at_load: bool) -> Result<Arc<RunningJob>, NotResumed> {
+    fn resume_job(
+        &self,
+        meta: &Meta,
+        dir: &Dir,
+        was_at_load: bool,
+        hold: Option<Arc<dyn Hold>>,
+    ) -> Result<Arc<RunningJob>, NotResumed> {
         let limits = &self.context.limits();
         let refused = |why: &str| NotResumed::Refused(why.to_owned());
         let resume = self.recovery.resume.get().ok_or_else(|| refused("this host resumes no jobs"))?;
@@ -181,28 +218,29 @@ impl JobStore {
             Some(Resumption::Alone) => {
                 meta.resumption = Some(Resumption::HeldBack);
                 meta.usage = None;
-                record::store_meta(dir, &meta).map_err(unreadable(META))?;
+                store_record(dir, &meta, hold.as_ref()).map_err(unreadable(META))?;
                 read(&mut meta)?;
-                note(dir, &meta);
+                note(dir, &meta, hold.as_ref());
             }
             _ if !counts || !is_long(dir) => read(&mut meta)?,
             _ => {
                 // The transcript is read alone, and each end of a host meanwhile makes the job more suspect.
                 let reading = before.map_or(Resumption::Together, |_| Resumption::Alone);
-                note(dir, &Meta { resumption: Some(reading), usage: None, ..meta.clone() });
+                note(dir, &Meta { resumption: Some(reading), usage: None, ..meta.clone() }, hold.as_ref());
                 let outcome = read(&mut meta);
-                note(dir, &Meta { usage: None, ..meta.clone() });
+                note(dir, &Meta { usage: None, ..meta.clone() }, hold.as_ref());
                 outcome?;
             }
         }
         drop(one);
         let description = meta.description.clone();
-        let job = RunningJob::resumed(self.context.clone(), self.itself.clone(), meta, dir);
+        let job = RunningJob::resumed(self.context.clone(), self.itself.clone(), meta, dir, hold);
         let job = Arc::new(job.map_err(unreadable(META))?);
-        self.insert_running(&job, || match is_suspect {
+        let begin = match is_suspect {
             true => EventDetail::JobSummary { summary: job.snapshot().summary },
             false => EventDetail::JobResumed { description },
-        });
+        };
+        self.insert_running(&job, Some(begin));
         if is_suspect {
             job.log(HELD_BACK);
             tracing::warn!(job = %job.id(), "{HELD_BACK}; `guild resume {}` lets it on", job.id());
@@ -221,13 +259,20 @@ impl JobStore {
         Some(transcript::usage(&history, plan.accepted.agent))
     }
 
-    /// Adds a running job to the index, and publishes `begin`.
-    pub(super) fn insert_running(&self, job: &Arc<RunningJob>, begin: impl FnOnce() -> EventDetail) {
+    /// Adds a running job to the index, and publishes `begin`, unless the ledger has that event already.
+    pub(super) fn insert_running(&self, job: &Arc<RunningJob>, begin: Option<EventDetail>) {
         let mut index = self.catalog.write();
         index.unclaim(job.id());
-        index.insert(Entry::new(State::Running(job.clone())));
+        match index.get(job.id().as_str()) {
+            // Those who follow the job have its entry.
+            Some(entry) => *lock(&entry.state) = State::Running(job.clone()),
+            None => index.insert(Entry::new(State::Running(job.clone()))),
+        }
         // The event is published while the index is locked, so that no event of the job precedes it.
-        self.context.publish(job.id(), begin);
+        if let Some(begin) = begin {
+            job.publish(|| begin);
+        }
+        self.context.changed();
     }
 }
 
@@ -236,10 +281,20 @@ fn is_long(dir: &Dir) -> bool {
     dir.symlink_metadata(TRANSCRIPT).is_ok_and(|transcript| transcript.len() >= LONG_BYTES)
 }
 
-/// Stores the record of a job that is not running yet. If that fails and the host ends now, the next host suspects the
-/// job less or more than it should.
-fn note(dir: &Dir, meta: &Meta) {
-    if let Err(e) = record::store_meta(dir, meta) {
+/// Stores the record of a job that is not running yet, for other hosts too.
+fn store_record(dir: &Dir, meta: &Meta, hold: Option<&Arc<dyn Hold>>) -> io::Result<()> {
+    record::store_meta(dir, meta)?;
+    if let Some(hold) = hold {
+        hold.record(Change::Put(META.to_owned(), record::pretty(meta)?));
+        block_on(hold.settled()).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Like [`store_record`]. If that fails and the host ends now, the next host suspects the job less or more than it
+/// should.
+fn note(dir: &Dir, meta: &Meta, hold: Option<&Arc<dyn Hold>>) {
+    if let Err(e) = store_record(dir, meta, hold) {
         tracing::warn!(job = %meta.job_id, "cannot store that the job is read: {e}");
     }
 }

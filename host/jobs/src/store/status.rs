@@ -62,7 +62,10 @@ impl JobStore {
         let is_fresh = self.freshness();
         match &*lock(&entry.state) {
             State::Running(job) => Some(job.snapshot()),
-            State::Ended(ended) if is_fresh(ended.checked) => Some(ended.notes.as_ref()?.0.view(&ended.meta)),
+            State::Elsewhere(job) => job.notes.is_some().then(|| job.view()),
+            State::Ended(ended) if is_fresh(ended.checked) || self.context.ledger.is_some() => {
+                Some(ended.notes.as_ref()?.0.view(&ended.meta))
+            }
             State::Ended(_) => None,
         }
     }
@@ -82,9 +85,11 @@ impl JobStore {
         if let Some(view) = self.view_now(id) {
             return Ok(view);
         }
+        self.fetch_notes(&entry)?;
         self.refresh(&entry)?;
         let (meta, known) = match &*lock(&entry.state) {
             State::Running(job) => return Ok(job.snapshot()),
+            State::Elsewhere(job) => return Ok(job.view()),
             State::Ended(ended) => (ended.meta.clone(), ended.notes.clone()),
         };
         let jobs = &self.context.jobs;
@@ -106,9 +111,12 @@ impl JobStore {
     /// Reads `meta.json` of an ended job if it changed. A record that cannot be read, or has the status `running`, is
     /// ignored. A job without its directory becomes unknown. `entry.files` is held.
     pub(super) fn refresh(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        if self.context.ledger.is_some() {
+            return Ok(());
+        }
         let (jobs, id) = (&self.context.jobs, &entry.id);
         let (known, unsaved) = match &*lock(&entry.state) {
-            State::Running(_) => return Ok(()),
+            State::Running(_) | State::Elsewhere(_) => return Ok(()),
             State::Ended(ended) => {
                 (ended.fingerprint, ended.fingerprint.is_none().then(|| (ended.meta.clone(), ended.unsaved.clone())))
             }
@@ -158,9 +166,11 @@ impl JobStore {
     pub fn result(&self, id: &str) -> Result<ResultView, StoreError> {
         let entry = self.find(id)?;
         let _files = lock(&entry.files);
+        self.fetch_ended(&entry)?;
         self.refresh(&entry)?;
         let (meta, unsaved) = match &*lock(&entry.state) {
             State::Running(job) => (job.look(|meta, _| meta.clone()), None),
+            State::Elsewhere(job) => (job.head.meta.clone(), None),
             State::Ended(ended) => (ended.meta.clone(), ended.unsaved.clone()),
         };
         reader::result(&self.context.jobs, &meta, unsaved.as_ref(), &self.context.limits())

@@ -279,6 +279,7 @@ mod tests {
             token: None,
             resumption: None,
             follows: None,
+            key: None,
         });
         let view = over.view(0, 0);
         assert_eq!(view.used.len(), KINDS + 1);

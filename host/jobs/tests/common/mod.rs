@@ -150,6 +150,7 @@ pub fn new_job(store: &JobStore, description: &str) -> NewJob {
         attachments: None,
         activation: None,
         follows: None,
+        key: None,
         plan,
     }
 }

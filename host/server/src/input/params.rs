@@ -87,7 +87,8 @@ impl Params {
         let attachments = self.attachments()?;
         let (description, task, agent) = (self.text("description")?, self.text("task")?, self.optional_text("agent")?);
         let follows = self.optional_text("follows")?;
-        Ok(DispatchParams { description, task, config, agent, attachments, follows })
+        let key = self.optional_text("key")?;
+        Ok(DispatchParams { description, task, config, agent, attachments, follows, key })
     }
 
     pub(crate) fn list(mut self) -> Result<ListParams, RpcError> {

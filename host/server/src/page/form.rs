@@ -138,6 +138,7 @@ impl Form {
             agent: None,
             attachments: std::mem::take(&mut self.files),
             follows: self.get("continues").map(str::to_owned),
+            key: None,
         })
     }
 }

@@ -45,6 +45,7 @@ impl Worker {
             attachments: None,
             activation: None,
             follows: None,
+            key: None,
         };
         self.store.create(new).unwrap()
     }

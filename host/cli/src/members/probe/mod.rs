@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 use guild_probe::{Options, Probe};
 
 use crate::{
-    args::{Probe as Args, ProbeFinding},
+    args::members::{Probe as Args, ProbeFinding},
     failure::{Failure, exit},
     output::{escaped_json, print, tell},
 };

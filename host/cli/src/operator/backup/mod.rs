@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use self::archive::Archive;
 pub(crate) use self::restore::restore;
-use crate::{args::Backup, failure::Failure, local, output::tell};
+use crate::{args::operator::Backup, failure::Failure, local, output::tell};
 
 /// The first file of an archive.
 const ABOUT: &str = "backup.json";

@@ -21,7 +21,7 @@ use tar::EntryType;
 
 use super::{ABOUT, About, CONFIG, HALL, JOBS, MEMBERS, META, POLICY, STATE, VERSION, command};
 use crate::{
-    args::Restore,
+    args::operator::Restore,
     failure::Failure,
     output::{print, tell, tell_error},
 };

@@ -12,7 +12,7 @@ use guild_contract::host::{Check, CheckKind as Kind};
 use guild_roster::{check::planned_host::PlannedHost, jobs::files::Owner, resources::serving_options::Serving};
 use tokio::task::spawn_blocking;
 
-use crate::{args::Doctor, failure::Failure, local};
+use crate::{args::operator::Doctor, failure::Failure, local};
 
 /// The timeout of a host's answer.
 const TIMEOUT: Duration = Duration::from_secs(5);

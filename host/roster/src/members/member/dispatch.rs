@@ -6,15 +6,15 @@ use std::{
 };
 
 use guild_contract::{
-    JobId, Limits,
+    DispatchKey, JobId, Limits,
     capability::{AGENT, MEMORY_WRITE, WEB},
     json::parsed_bytes,
     manifest::{FILE_TOOLS, POSTURE},
-    rpc::{DispatchParams, Dispatched, RpcError},
-    text::{LOGGED_CHARS, one_line},
+    rpc::{DispatchParams, Dispatched, KEY_BYTES, RpcError},
+    text::{LOGGED_CHARS, hex, one_line},
 };
 use guild_hall::Attempt;
-use guild_jobs::{Accepted, AttachedBytes, NewJob, RunningJob, ScopedMemory};
+use guild_jobs::{Accepted, AttachedBytes, Keyed, NewJob, RunningJob, ScopedMemory};
 use guild_sandbox::{ActivateScope, Activity, CallError};
 use guild_session::{
     activation::{Activation, AttemptAt, MeetingAt, Plan, ProjectRoot, Request},
@@ -24,6 +24,7 @@ use guild_session::{
 };
 use guild_telemetry::{record, trace::Parent};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
@@ -110,6 +111,17 @@ impl Member {
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         may_spend(&context.ingress, agent, token)?;
+        let (key, claim) = match self.keyed(&mut params, token).await? {
+            None => (None, None),
+            Some((key, Keyed::New(claim))) => (Some(key), Some(claim)),
+            Some((_, Keyed::Repeated(job_id))) => {
+                created(&job_id);
+                return Ok(Dispatched { job_id });
+            }
+            Some((key, Keyed::UnderWay)) => {
+                return Err(RpcError::busy(format!("a dispatch with the `key` {:?} is under way; try again", key.key)));
+            }
+        };
         let Earlier { id: follows, files, kept: read } = self.earlier(params.follows.take()).await?;
         let (mut request, request_bytes, attachments) = self.request(params, files)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
@@ -197,9 +209,10 @@ impl Member {
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
             let span = tracing::debug_span!("create-job", job = %activation.job);
             let has_attachments = attached.staged.is_some();
-            let from = Origin { token, follows };
+            let from = Origin { token, follows, key };
             let created = this.create(activation.clone(), plan.clone(), from, attached, activated.activity, created);
             let job = created.instrument(span).await?;
+            drop(claim);
             let job_id = job.id().clone();
             let under_way = this.data.begin(&job_id);
             if let Plan::Conversation(_) = plan.plan {
@@ -234,6 +247,26 @@ impl Member {
             Ok(Dispatched { job_id })
         };
         tokio::spawn(started.in_current_span()).await.unwrap_or_else(|e| Err(TaskError::from(e).into()))
+    }
+
+    /// Looks the key of a dispatch up, if it has one.
+    async fn keyed(
+        &self,
+        params: &mut DispatchParams,
+        token: Option<&str>,
+    ) -> Result<Option<(DispatchKey, Keyed)>, RpcError> {
+        let Some(key) = params.key.take() else { return Ok(None) };
+        if key.trim().is_empty() || key.len() > KEY_BYTES {
+            return Err(RpcError::invalid_params(format!("`key` must have 1 to {KEY_BYTES} bytes, and not be blank")));
+        }
+        let json = serde_json::to_vec(params).map_err(|e| RpcError::internal(e.to_string()))?;
+        let (store, token) = (self.data.store.clone(), token.map(str::to_owned));
+        blocking(move || {
+            let key = DispatchKey { key, params: hex(&Sha256::digest(&json)) };
+            let keyed = store.claim_key(token.as_deref(), &key)?;
+            Ok(Some((key, keyed)))
+        })
+        .await
     }
 
     /// The request, within the limits, and the bytes that the host keeps of it until its job has ended.
@@ -381,11 +414,11 @@ impl Member {
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, mut task, config } = activation.request.clone();
-        let (Attached { staged: attachments, listed }, Origin { token, follows }) = (attached, from);
+        let (Attached { staged: attachments, listed }, Origin { token, follows, key }) = (attached, from);
         task.truncate(task.len() - listed.len());
         let id = activation.job.clone();
         let (store, activation) = (self.data.store.clone(), Some(activation));
-        let new = NewJob { id, description, task, config, token, attachments, follows, plan, activation };
+        let new = NewJob { id, description, task, config, token, attachments, follows, key, plan, activation };
         blocking(move || {
             let job = store.create(new)?;
             created(job.id());
@@ -411,6 +444,8 @@ struct Origin {
     token: Option<String>,
     /// The earlier job that it continues, if there is one.
     follows: Option<JobId>,
+    /// The key of the dispatch, if it had one.
+    key: Option<DispatchKey>,
 }
 
 /// Bytes that it keeps besides, of what the component was given and has planned.
