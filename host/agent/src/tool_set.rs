@@ -2,7 +2,8 @@
 //!
 //! All runtimes call their tools through it. It writes each call into the transcript before the call is made and after
 //! it was answered, bounds each result, and answers a call of a resumed session from the transcript if its result is
-//! there, or if it was interrupted and must not be made again.
+//! there, or if it was interrupted and must not be made again. Before it makes such a call, it waits until all hosts
+//! that could resume the job know of the call.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -161,6 +162,14 @@ impl ToolSet {
         }
     }
 
+    /// Whether a second call of a tool does no harm: it only reads, or [`Tools::repeats_safely`].
+    fn can_repeat(&self, name: &str) -> bool {
+        let tool = self.tools.iter().find(|(definition, _)| definition.name == name);
+        tool.is_some_and(|(definition, target)| {
+            definition.read_only || matches!(target, Target::Set(set) if set.repeats_safely(name))
+        })
+    }
+
     /// The answer of a call that is not made, since the history has it.
     fn answer_from_history(&self, call: &ToolCall) -> Option<Result<Value, ToolError>> {
         let (past, result) = self.past_calls.get(&call.id)?;
@@ -171,13 +180,11 @@ impl ToolSet {
         if let Some(result) = result {
             return Some(result.clone());
         }
-        let tool = self.tools.iter().find(|(definition, _)| definition.name == call.name);
-        let reads = tool.is_some_and(|(definition, _)| definition.read_only);
-        let repeats = matches!(tool, Some((_, Target::Set(set))) if set.repeats_safely(&call.name));
-        if !self.converses && (reads || repeats) {
+        if !self.converses && self.can_repeat(&call.name) {
             return None;
         }
-        let error = interrupted(reads).to_owned();
+        let tool = self.tools.iter().find(|(definition, _)| definition.name == call.name);
+        let error = interrupted(tool.is_some_and(|(definition, _)| definition.read_only)).to_owned();
         let (session, id) = (self.session, call.id.clone());
         self.journal.write(&Entry::Result { session, call: id, ms: 0, output: None, error: Some(error.clone()) });
         Some(Err(ToolError::Unavailable(error)))
@@ -218,6 +225,23 @@ impl Tools for ToolSet {
         }
         let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
         self.journal.write(&Entry::Call { session, call: id.clone(), tool: tool.clone(), input: call.input.clone() });
+        if !self.can_repeat(&tool) {
+            // Another host must not make a call again that may have had its effect.
+            match self.journal.settled().await {
+                Ok(()) => {}
+                Err(ToolError::JobEnded) => return Err(ToolError::JobEnded),
+                Err(error) => {
+                    self.journal.write(&Entry::Result {
+                        session,
+                        call: id,
+                        ms: 0,
+                        output: None,
+                        error: Some(error.to_string()),
+                    });
+                    return Err(error);
+                }
+            }
+        }
         let started = Instant::now();
         let span = tracing::debug_span!(
             "tool",

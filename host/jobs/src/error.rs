@@ -22,6 +22,9 @@ pub enum StoreError {
     /// The ledger of the member's jobs does not answer, or takes no more; the text says what to do.
     #[error("{0}")]
     Unavailable(String),
+    /// The job is not this host's any more: see [`Refused::Lost`].
+    #[error("{}", Refused::Lost)]
+    Lost,
     /// The file system refused the operation.
     #[error("{doing}: {source}")]
     Io {
@@ -49,10 +52,20 @@ impl StoreError {
     }
 }
 
+impl From<Refused> for ToolError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Lost => Self::JobEnded,
+            Refused::Unavailable(text) => Self::Unavailable(text),
+        }
+    }
+}
+
 impl From<StoreError> for ToolError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unknown(_) => Self::NoJob,
+            StoreError::Lost => Self::JobEnded,
             StoreError::Refused(text) => Self::InvalidInput(text),
             StoreError::OverLimit(text) => Self::OverLimit(text),
             StoreError::Unavailable(_) | StoreError::Io { .. } => Self::Unavailable(error.to_string()),

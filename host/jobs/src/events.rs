@@ -4,9 +4,10 @@
 
 use guild_contract::{EventDetail, JobId};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// A change of a job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobEvent {
     /// The time of the change.
     pub time: Timestamp,

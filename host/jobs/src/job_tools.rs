@@ -65,14 +65,18 @@ pub trait Reporting: Send + Sync {
 #[async_trait]
 impl Reporting for RunningJob {
     async fn report(self: Arc<Self>, report: JobReport, call: Option<String>) -> Result<(), ToolError> {
+        // A summary changes often, and the next one replaces it.
+        let must_settle = !matches!(report, JobReport::Summary(_));
+        let job = self.clone();
         blocking(move || match report {
-            JobReport::Summary(summary) => self.update_summary(&summary),
-            JobReport::Decision(decision) => self.record_decision(decision, call.as_deref()),
-            JobReport::Question(question) => self.log_question(&question),
-            JobReport::Artifact { path, contents } => self.write_artifact(&path, &contents),
-            JobReport::Result(output) => self.submit_result(&output, call.as_deref()),
+            JobReport::Summary(summary) => job.update_summary(&summary),
+            JobReport::Decision(decision) => job.record_decision(decision, call.as_deref()),
+            JobReport::Question(question) => job.log_question(&question),
+            JobReport::Artifact { path, contents } => job.write_artifact(&path, &contents),
+            JobReport::Result(output) => job.submit_result(&output, call.as_deref()),
         })
-        .await
+        .await?;
+        if must_settle { Ok(self.settled().await?) } else { Ok(()) }
     }
 }
 

@@ -14,17 +14,57 @@ use cap_std::fs::Dir;
 use guild_contract::{JobId, Meta};
 use serde::{Deserialize, Serialize};
 
-use crate::events::JobEvent;
+use crate::{Accepted, events::JobEvent, files::record};
 
-/// The picture of a job that each host has, wherever the job is carried out.
+/// The most bytes of a [`Head`] as JSON.
+pub const HEAD_BYTES: usize = 2 * 1024;
+
+/// The picture of a job that each host has, wherever the job is carried out. As JSON it has at most [`HEAD_BYTES`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head {
-    /// The job's record. A long error is cut.
+    /// The job's record. Long texts are cut.
     pub meta: Meta,
     /// The beginning of the worker's summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+}
+
+impl Head {
+    /// The picture of a job with this record and this summary. Their texts are cut until the picture is small enough,
+    /// the description last.
+    pub fn new(meta: &Meta, summary: Option<&str>) -> Self {
+        let mut bytes = record::HEAD_BYTES as usize;
+        loop {
+            let cut = |text: &str| record::head(text, bytes).to_owned();
+            let meta = Meta { error: meta.error.as_deref().map(cut), ..meta.clone() };
+            let mut head = Self { meta, summary: summary.map(cut) };
+            if head.is_small() {
+                return head;
+            }
+            if bytes == 0 {
+                head.shrink();
+                return head;
+            }
+            bytes /= 2;
+        }
+    }
+
+    fn is_small(&self) -> bool {
+        serde_json::to_vec(self).is_ok_and(|json| json.len() <= HEAD_BYTES)
+    }
+
+    /// Cuts the description, and the names of models, of a picture without other texts.
+    fn shrink(&mut self) {
+        let mut bytes = self.meta.description.len();
+        while !self.is_small() && bytes > 0 {
+            bytes /= 2;
+            self.meta.description = record::head(&self.meta.description, bytes).to_owned();
+            if let Some(used) = &mut self.meta.usage {
+                used.models.truncate(1);
+            }
+        }
+    }
 }
 
 /// A change of one of a job's files. Paths are relative to the job's directory.
@@ -59,6 +99,21 @@ pub struct Decision {
     pub event: JobEvent,
 }
 
+/// A new job.
+#[derive(Debug)]
+pub struct Birth<'a> {
+    /// The job.
+    pub job: &'a JobId,
+    /// Its accepted plan, which tells what a host needs to carry it out.
+    pub plan: &'a Accepted,
+    /// All its files.
+    pub files: Vec<Change>,
+    /// Its picture.
+    pub head: Head,
+    /// The event of its creation.
+    pub event: JobEvent,
+}
+
 /// The reason that a ledger did not do something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -70,14 +125,15 @@ pub enum Refused {
     Unavailable(String),
 }
 
-/// The ledger of a member's jobs. All methods block, except [`Hold::record`], [`Hold::show`] and [`Hold::announce`].
+/// The ledger of a member's jobs. All methods block, except [`Hold::record`], [`Hold::show`] and [`Hold::announce`]
+/// and [`Hold::settled`]. None of them may call the store.
 pub trait Ledger: Send + Sync {
-    /// Makes a job of these files, which this host holds. Once this returns, the job exists for all hosts.
+    /// Makes a job, which this host holds. Once this returns, the job exists for all hosts.
     ///
     /// # Errors
     ///
-    /// Returns [`Refused::Lost`] if there is such a job already.
-    fn begin(&self, job: &JobId, files: Vec<Change>, head: &Head, event: &JobEvent) -> Result<Arc<dyn Hold>, Refused>;
+    /// Returns [`Refused::Lost`] if there is such a job already. After [`Refused::Unavailable`], there may be the job.
+    fn begin(&self, birth: Birth<'_>) -> Result<Arc<dyn Hold>, Refused>;
 
     /// Decides about a job that this host does not hold. `decide` is given the job's picture as its log has it, and is
     /// asked again when others append meanwhile; without a decision, nothing changes. Returns the picture that the last
@@ -123,6 +179,13 @@ pub trait Hold: Send + Sync {
     ///
     /// Returns [`Refused::Lost`] if the job is not this host's any more. Nothing of the changes is stored then.
     fn end(&self, last: Decision) -> Result<(), Refused>;
+
+    /// Gives the job back with all that was appended, so that another host can take it. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Refused::Lost`] if the job is not this host's any more.
+    fn release(&self, why: &str) -> Result<(), Refused>;
 }
 
 /// The news of a job, as a host hears it from the ledger.

@@ -25,7 +25,7 @@ pub use files::{
     reader::Records,
 };
 pub use job_tools::{ActivityKind, JobReport, JobTools, Reporting};
-pub use ledger::{Change, Decision, Head, Hold, Ledger, News, Refused};
+pub use ledger::{Birth, Change, Decision, Head, Hold, Ledger, News, Refused};
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use running::{RunningJob, tail::Tail};

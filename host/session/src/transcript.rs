@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use guild_contract::{JobUsage, Usage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::meter::Account;
+use crate::{meter::Account, tools::ToolError};
 
 /// The ending of a session that ended by itself.
 pub const SUCCESS: &str = "success";
@@ -287,12 +288,24 @@ pub fn dangling_calls(lines: &[Line]) -> Vec<DanglingCall> {
 }
 
 /// Receives the entries of a session: they go to the job's `transcript.jsonl`, and denials also to its log.
+#[async_trait]
 pub trait Journal: Send + Sync {
     /// Writes an entry. It is handed to the system when this returns. It must not wait for long.
     fn write(&self, entry: &Entry);
 
     /// Writes a line into the job's log.
     fn log(&self, line: &str);
+
+    /// Waits until all entries are stored so that no other host can carry the job out without them. By default they are
+    /// at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ToolError::JobEnded`] when the job is not this host's any more, and `Unavailable` when the entries
+    /// cannot be stored now.
+    async fn settled(&self) -> Result<(), ToolError> {
+        Ok(())
+    }
 }
 
 /// A journal that discards entries, for a session without a job.

@@ -4,48 +4,48 @@ use std::{io, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::Meta;
-use guild_fs::{durable::if_there, tree::walk};
+use guild_fs::{durable::read_whole, tree::walk};
 
-use super::{Files, Record, RunningJob};
+use super::{Files, RunningJob};
 use crate::{
     error::StoreError,
     files::{
         artifacts::{self, ARTIFACTS},
-        record::{self, HEAD_BYTES, META, Notes, RESULT, SUBMISSION, head},
+        record::{self, META, Notes, RESULT, SUBMISSION, UnsavedResult},
     },
     ledger::{Change, Decision, Head, Hold, Refused},
     running::ended::{EndedJob, end_of},
     sync::lock,
 };
 
-/// The most bytes of an error in the picture of a job. The whole is in the job's record.
-const ERROR_BYTES: usize = 1024;
-
-/// The picture of a job for other hosts.
-pub(super) fn head_of(record: &Record) -> Head {
-    picture(&record.meta, record.notes.summary.as_deref())
-}
-
-/// The picture of a job with this record and this summary.
-pub(crate) fn picture(meta: &Meta, summary: Option<&str>) -> Head {
-    let error = meta.error.as_deref().map(|error| head(error, ERROR_BYTES).to_owned());
-    let summary = summary.map(|summary| head(summary, HEAD_BYTES as usize).to_owned());
-    Head { meta: Meta { error, ..meta.clone() }, summary }
-}
-
 /// All files of a job's directory.
 pub(crate) fn files_of(dir: &Dir) -> io::Result<Vec<Change>> {
     let mut files = Vec::new();
     for found in walk(dir) {
         let found = found?;
-        if let (true, Some(path)) = (found.kind.is_file(), found.path.to_str()) {
-            files.push(Change::Put(path.to_owned(), dir.read(&found.path)?));
+        if let (true, Some(path)) = (found.kind.is_file(), found.path.to_str())
+            && let Some((content, _)) = read_whole(dir, path, u64::MAX)?
+        {
+            files.push(Change::Put(path.to_owned(), content));
         }
     }
     Ok(files)
 }
 
+/// The error for the host that held the job.
+fn refused_here(refused: Refused) -> StoreError {
+    match refused {
+        Refused::Lost => StoreError::Lost,
+        Refused::Unavailable(text) => StoreError::Unavailable(text),
+    }
+}
+
 impl RunningJob {
+    /// The picture of the job.
+    pub(super) fn head(&self) -> Head {
+        self.look(|meta, notes| Head::new(meta, notes.summary.as_deref()))
+    }
+
     /// Records the content of a file.
     pub(super) fn put(&self, file: &str, content: &[u8]) {
         if let Some(hold) = &self.hold {
@@ -82,27 +82,42 @@ impl RunningJob {
         }
     }
 
-    /// Ends the job in the ledger, which decides. `stored` says whether its files have the end; `files` is locked.
+    /// Ends the job in the ledger, which decides. `files` is locked. A job whose last files cannot be read is given back, so
+    /// that another host can carry it out.
     pub(super) fn end_held(
         &self,
         hold: &Arc<dyn Hold>,
         files: &Files,
         meta: &Meta,
         notes: &Notes,
-        stored: io::Result<()>,
+        result: Option<&UnsavedResult>,
     ) -> Result<(), StoreError> {
-        let last = stored.and_then(|()| self.last_changes(files, meta));
-        let changes = last.map_err(StoreError::io(format!("could not store that the job is {}", meta.status)))?;
-        let shown = picture(meta, notes.summary.as_deref());
-        let event = self.context.event(&self.id, end_of(meta));
-        let ended = hold.end(Decision { changes, head: Some(shown), event });
+        let ended = match self.last_changes(files, meta, result) {
+            Ok(changes) => {
+                let head = Some(Head::new(meta, notes.summary.as_deref()));
+                let event = self.context.event(&self.id, end_of(meta));
+                hold.end(Decision { changes, head, event }).map_err(refused_here)
+            }
+            Err(e) => {
+                hold.release("the host that held it could not read its files").map_err(refused_here)?;
+                Err(StoreError::io(format!("could not store that the job is {}", meta.status))(e))
+            }
+        };
+        let store = self.store.upgrade();
         if let Err(refused) = ended {
             self.stop();
-            return Err(StoreError::of_ledger(&self.id)(refused));
+            if let Some(store) = store {
+                store.lost(&self.id, self.head());
+            }
+            return Err(refused);
         }
-        if let Some(store) = self.store.upgrade() {
-            let fingerprint = record::fingerprint(&self.context.jobs, &self.id, META);
-            store.ended(EndedJob::new(meta.clone(), fingerprint), false);
+        // The files here are a copy. Where it cannot be brought up to date, it is fetched.
+        let copied = self.dir().and_then(|dir| record::store_end(&dir, meta, result, &self.limits));
+        if let Some(store) = store {
+            match copied {
+                Ok(copied) => store.ended(EndedJob::new(meta.clone(), Some(copied)), false),
+                Err(_) => store.lost(&self.id, Head::new(meta, notes.summary.as_deref())),
+            }
         }
         lock(&self.record).meta = meta.clone();
         self.changed.send_replace(());
@@ -111,28 +126,52 @@ impl RunningJob {
     }
 
     /// The changes of the files that the ledger does not have yet when the job ends.
-    fn last_changes(&self, files: &Files, meta: &Meta) -> io::Result<Vec<Change>> {
+    fn last_changes(&self, files: &Files, meta: &Meta, result: Option<&UnsavedResult>) -> io::Result<Vec<Change>> {
         let dir = self.dir()?;
         let mut changes = vec![Change::Put(META.to_owned(), record::pretty(meta)?)];
-        if let Some(result) = if_there(dir.read(RESULT))? {
-            changes.push(Change::Put(RESULT.to_owned(), result));
+        if let Some(result) = result {
+            changes.push(Change::Put(RESULT.to_owned(), result.read(&dir, &self.limits)?.into_bytes()));
         }
         changes.push(Change::Remove(SUBMISSION.to_owned()));
         for file in artifacts::list(&dir, &self.id, self.limits.artifacts_entries) {
             let known = files.recorded.get(&file).copied();
-            if known.is_none() || known != record::fingerprint(&self.context.jobs, &self.id, &file) {
-                let content = dir.read(&file)?;
+            if (known.is_none() || known != record::fingerprint(&self.context.jobs, &self.id, &file))
+                && let Some((content, _)) = read_whole(&dir, &file, u64::MAX)?
+            {
                 changes.push(Change::Put(file, content));
             }
         }
         Ok(changes)
     }
 
-    /// Stops the job without an end, since it is not this host's any more. Nothing of it is stored from now on.
-    pub(crate) fn lose(&self) {
-        self.cancelled.cancel();
-        lock(&self.files).ended = true;
+    /// Gives the job back, with all that it did so far, and stops it. Returns its picture.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job has ended, or the ledger does not release it.
+    pub(crate) fn release(&self, why: &str) -> Result<Head, StoreError> {
+        let unknown = || StoreError::Unknown(self.id.to_string());
+        let hold = self.hold.as_ref().ok_or_else(unknown)?;
+        let mut files = lock(&self.files);
+        if files.ended {
+            return Err(unknown());
+        }
+        hold.release(why).map_err(refused_here)?;
+        files.ended = true;
+        drop(files);
         self.stop();
+        Ok(self.head())
+    }
+
+    /// Stops the job without an end, since it is not this host's any more. Nothing of it is stored from now on. False if
+    /// it has ended here before.
+    pub(crate) fn lose(&self) -> bool {
+        self.cancelled.cancel();
+        let was_over = std::mem::replace(&mut lock(&self.files).ended, true);
+        if !was_over {
+            self.stop();
+        }
+        !was_over
     }
 
     fn stop(&self) {
@@ -140,6 +179,7 @@ impl RunningJob {
         lock(&self.log).close();
         lock(&self.transcript).close();
         self.artifacts.close();
+        lock(&self.record).is_lost = true;
         self.changed.send_replace(());
         self.written.send_modify(|_| {});
     }

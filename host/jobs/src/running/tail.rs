@@ -5,7 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use guild_contract::JobStatus;
 use guild_fs::durable::open;
 use guild_session::transcript::Line;
 use tokio::{sync::watch, task::spawn_blocking};
@@ -16,7 +15,7 @@ use crate::files::{journal::Position, record::TRANSCRIPT};
 /// Bytes that are read at once. A longer line is read as a whole.
 const CHUNK: u64 = 64 * 1024;
 
-/// Reads the transcript of a job from some line on, as it grows, and ends with the job. The file is the queue: a slow
+/// Reads the transcript of a job from some line on, as it grows, and ends with the job's work here. The file is the queue: a slow
 /// reader delays nobody, and takes no memory.
 pub struct Tail {
     job: Arc<RunningJob>,
@@ -43,7 +42,7 @@ impl Tail {
     /// Returns an error when the transcript cannot be read.
     pub async fn next(&mut self) -> io::Result<Vec<(u64, Line)>> {
         loop {
-            let has_ended = self.job.status() != JobStatus::Running;
+            let has_ended = self.job.is_over();
             if self.end.borrow_and_update().bytes > self.at.bytes {
                 let (job, at) = (self.job.clone(), self.at);
                 let read = spawn_blocking(move || read(&job, at)).await;

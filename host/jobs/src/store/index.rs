@@ -53,13 +53,14 @@ impl Elsewhere {
         let summary = || Notes { summary: self.head.summary.clone(), ..Notes::default() };
         self.notes.clone().unwrap_or_else(summary).view(&self.head.meta)
     }
-
-    pub(crate) fn new(head: Head) -> Self {
-        Self { head, notes: None, changes: watch::Sender::new(()) }
-    }
 }
 
 impl State {
+    /// A job of the ledger with this picture.
+    pub(crate) fn elsewhere(head: Head) -> Self {
+        Self::Elsewhere(Box::new(Elsewhere { head, notes: None, changes: watch::Sender::new(()) }))
+    }
+
     /// Reads the job's record.
     pub(crate) fn with_meta<T>(&self, look: impl FnOnce(&Meta) -> T) -> T {
         match self {
@@ -108,7 +109,8 @@ impl Entry {
     /// The record, if the job has ended.
     pub(crate) fn meta(&self) -> Option<Meta> {
         match &*lock(&self.state) {
-            State::Running(_) | State::Elsewhere(_) => None,
+            State::Running(_) => None,
+            State::Elsewhere(job) => Some(&job.head.meta).filter(|meta| meta.status != JobStatus::Running).cloned(),
             State::Ended(ended) => Some(ended.meta.clone()),
         }
     }

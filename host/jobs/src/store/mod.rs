@@ -56,7 +56,7 @@ use crate::{
         reader::{ended_at, ended_before},
         record::{self, ACTIVATION, CONFIG, COPIES, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
-    ledger::Ledger,
+    ledger::{Head, Ledger},
     running::{
         EndListener, RunningJob,
         ended::{EndedJob, end_of},
@@ -279,7 +279,7 @@ impl JobStore {
         let started = EventDetail::JobStarted { description: new.description.clone() };
         let hold = match &self.context.ledger {
             None => None,
-            Some(ledger) => Some(self.begin_shared(ledger, &meta, &started)?),
+            Some(ledger) => Some(self.begin_shared(ledger, &meta, &new.plan, &started)?),
         };
         let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), meta, hold));
         self.insert_running(&job, self.context.ledger.is_none().then_some(started));
@@ -393,11 +393,12 @@ impl JobStore {
     /// (REQ-WD-16). When this returns, the outcome is stored, and no file of the job changes any more.
     pub fn cancel(&self, id: &str) -> Result<CancelView, StoreError> {
         let entry = self.find(id)?;
-        if let Some(job) = self.running(id)
-            && let Some(cancelled) = job.cancel()
-        {
-            cancelled?;
-            return Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled });
+        match self.running(id).and_then(|job| job.cancel()) {
+            None | Some(Err(StoreError::Lost)) => {}
+            Some(cancelled) => {
+                cancelled?;
+                return Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled });
+            }
         }
         if let Some(ledger) = &self.context.ledger {
             return self.cancel_shared(ledger, &entry);
@@ -572,11 +573,13 @@ impl JobStore {
     fn find(&self, id: &str) -> Result<Arc<Entry>, StoreError> {
         let get = || self.catalog.read().get(id);
         if get().is_none()
-            && self.context.ledger.is_none()
             && self.ensure_loaded()
             && let Ok(id) = id.parse()
         {
-            self.compare(&id);
+            match &self.context.ledger {
+                None => self.compare(&id),
+                Some(ledger) => self.look_for(ledger, &id),
+            }
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
     }
@@ -614,6 +617,13 @@ impl EndListener for JobStore {
             *state = State::Ended(Box::new(ended));
             // The event is published under the lock, so that it precedes that of a deletion.
             self.context.publish(&id, || end);
+        }
+    }
+
+    fn lost(&self, id: &JobId, head: Head) {
+        let entry = self.catalog.read().get(id.as_str());
+        if let Some(entry) = entry {
+            self.lose(&entry, head);
         }
     }
 }

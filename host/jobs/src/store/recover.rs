@@ -9,6 +9,7 @@ use std::{
 };
 
 use cap_std::fs::Dir;
+use futures::executor::block_on;
 use guild_contract::{EventDetail, JobId, JobStatus, JobUsage, Meta, Resumption};
 use guild_fs::durable::remove_temporaries;
 use guild_session::{
@@ -26,7 +27,7 @@ use crate::{
         journal::Position,
         record::{self, FoundResult, HELD_BACK, META, PLAN, TRANSCRIPT, UnsavedResult},
     },
-    ledger::Hold,
+    ledger::{Change, Hold},
     running::{
         RunningJob,
         ended::{EndedJob, end_of},
@@ -217,17 +218,17 @@ impl JobStore {
             Some(Resumption::Alone) => {
                 meta.resumption = Some(Resumption::HeldBack);
                 meta.usage = None;
-                record::store_meta(dir, &meta).map_err(unreadable(META))?;
+                store_record(dir, &meta, hold.as_ref()).map_err(unreadable(META))?;
                 read(&mut meta)?;
-                note(dir, &meta);
+                note(dir, &meta, hold.as_ref());
             }
             _ if !counts || !is_long(dir) => read(&mut meta)?,
             _ => {
                 // The transcript is read alone, and each end of a host meanwhile makes the job more suspect.
                 let reading = before.map_or(Resumption::Together, |_| Resumption::Alone);
-                note(dir, &Meta { resumption: Some(reading), usage: None, ..meta.clone() });
+                note(dir, &Meta { resumption: Some(reading), usage: None, ..meta.clone() }, hold.as_ref());
                 let outcome = read(&mut meta);
-                note(dir, &Meta { usage: None, ..meta.clone() });
+                note(dir, &Meta { usage: None, ..meta.clone() }, hold.as_ref());
                 outcome?;
             }
         }
@@ -280,10 +281,20 @@ fn is_long(dir: &Dir) -> bool {
     dir.symlink_metadata(TRANSCRIPT).is_ok_and(|transcript| transcript.len() >= LONG_BYTES)
 }
 
-/// Stores the record of a job that is not running yet. If that fails and the host ends now, the next host suspects the
-/// job less or more than it should.
-fn note(dir: &Dir, meta: &Meta) {
-    if let Err(e) = record::store_meta(dir, meta) {
+/// Stores the record of a job that is not running yet, for other hosts too.
+fn store_record(dir: &Dir, meta: &Meta, hold: Option<&Arc<dyn Hold>>) -> io::Result<()> {
+    record::store_meta(dir, meta)?;
+    if let Some(hold) = hold {
+        hold.record(Change::Put(META.to_owned(), record::pretty(meta)?));
+        block_on(hold.settled()).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Like [`store_record`]. If that fails and the host ends now, the next host suspects the job less or more than it
+/// should.
+fn note(dir: &Dir, meta: &Meta, hold: Option<&Arc<dyn Hold>>) {
+    if let Err(e) = store_record(dir, meta, hold) {
         tracing::warn!(job = %meta.job_id, "cannot store that the job is read: {e}");
     }
 }

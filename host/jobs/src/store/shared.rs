@@ -1,23 +1,24 @@
 //! Serves jobs that other hosts serve too: the ledger decides about them, and tells of them.
 
-use std::{io, sync::Arc};
+use std::{io, mem::replace, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::{EventDetail, JobId, JobStatus, Meta, rpc::CancelView};
-use guild_fs::durable::open_or_make_dir;
+use guild_fs::durable::{if_there, open_or_make_dir, read_whole};
 
 use super::{
-    JobStore, PruneReport,
-    index::{Elsewhere, Entry, State},
+    DELETED, JobStore, NEW, PruneReport,
+    index::{Entry, State},
     recover::Recovered,
 };
 use crate::{
+    Accepted,
     error::StoreError,
-    files::record::{self, META, Notes},
-    ledger::{Change, Decision, Head, Hold, Ledger, News, Refused},
+    files::record::{self, META, Notes, RESULT, SUBMISSION},
+    ledger::{Birth, Change, Decision, Head, Hold, Ledger, News, Refused},
     running::{
         ended::{EndedJob, end_of},
-        held::{files_of, picture},
+        held::files_of,
     },
     sync::lock,
 };
@@ -35,36 +36,32 @@ impl JobStore {
         };
         let Some(entry) = entry else {
             if !self.catalog.read().knows(id) {
-                self.catalog.write().insert(Entry::new(State::Elsewhere(Box::new(Elsewhere::new(head)))));
+                self.catalog.write().insert(Entry::new(State::elsewhere(head)));
                 self.context.changed();
             }
             return;
         };
-        let lost = {
-            let mut state = lock(&entry.state);
-            match &mut *state {
-                // What this host does is in memory before it is in the ledger.
-                State::Running(_) if news.is_held => return,
-                State::Ended(ended) if ended.meta.status == head.meta.status => return,
-                State::Elsewhere(job) => {
-                    (job.head, job.notes) = (head, None);
-                    job.changes.send_replace(());
-                    None
-                }
-                State::Running(job) => {
-                    let job = job.clone();
-                    *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
-                    Some(job)
-                }
-                State::Ended(_) => {
-                    *state = State::Elsewhere(Box::new(Elsewhere::new(head)));
-                    None
-                }
-            }
+        let running = match &*lock(&entry.state) {
+            // What this host does is in memory before it is in the ledger.
+            State::Running(_) if news.is_held => return,
+            State::Running(job) => Some(job.clone()),
+            State::Elsewhere(_) | State::Ended(_) => None,
         };
-        if let Some(job) = lost {
+        // This waits for an end that is being stored here, which is told too.
+        if running.is_some_and(|job| job.lose()) {
             tracing::warn!(job = %id, "another host has ended the job or taken it over, so its work stops here");
-            job.lose();
+        }
+        let before = match &mut *lock(&entry.state) {
+            State::Ended(ended) if ended.meta.status == head.meta.status => return,
+            State::Elsewhere(job) => {
+                (job.head, job.notes) = (head, None);
+                job.changes.send_replace(());
+                None
+            }
+            state @ (State::Running(_) | State::Ended(_)) => Some(replace(state, State::elsewhere(head))),
+        };
+        if let Some(before) = before {
+            self.left(&entry, &before);
         }
         self.context.changed();
     }
@@ -74,12 +71,12 @@ impl JobStore {
     ///
     /// # Errors
     ///
-    /// Returns the reason when the job's files cannot be had. The job is held all the same.
+    /// Returns the reason when the job's files cannot be had, or the ledger refuses its end. The hold is dropped then.
     pub fn adopt(&self, id: &JobId, hold: Arc<dyn Hold>) -> Result<(), StoreError> {
         let _reading = lock(&self.recovery.reading);
         let entry = self.catalog.read().get(id.as_str());
         let _files = entry.as_ref().map(|entry| lock(&entry.files));
-        self.fetch(id, &|_| true)?;
+        self.copy(id)?;
         let failed = |e: io::Error| StoreError::io(format!("{META} of the job cannot be read"))(e);
         let (meta, _) = record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(failed)?;
         match (self.recover_job(&meta, true, Some(hold)), &entry) {
@@ -87,9 +84,56 @@ impl JobStore {
                 *lock(&entry.state) = State::Ended(ended);
                 self.context.changed();
             }
-            (recovered, _) => self.insert_recovered(id, recovered),
+            (Ok(recovered), _) => self.insert_recovered(id, Ok(recovered)),
+            (Err(reason), _) => return Err(StoreError::Unavailable(format!("the job cannot be continued: {reason}"))),
         }
         Ok(())
+    }
+
+    /// Gives a job that runs here back, so that another host can carry it out, and stops its work. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job does not run here, or the ledger does not release it.
+    pub fn release(&self, id: &JobId, why: &str) -> Result<(), StoreError> {
+        let unknown = || StoreError::Unknown(id.to_string());
+        let entry = self.catalog.read().get(id.as_str()).ok_or_else(unknown)?;
+        let job = self.running(id.as_str()).ok_or_else(unknown)?;
+        let head = job.release(why)?;
+        self.lose(&entry, head);
+        Ok(())
+    }
+
+    /// Shows a job that ran here as another host's, with the picture that it had here.
+    pub(super) fn lose(&self, entry: &Arc<Entry>, head: Head) {
+        let before = match &mut *lock(&entry.state) {
+            state @ State::Running(_) => replace(state, State::elsewhere(head)),
+            State::Elsewhere(_) | State::Ended(_) => return,
+        };
+        self.left(entry, &before);
+        self.context.changed();
+    }
+
+    /// Removes the copy of a job that another host has now. Its state here was `before`.
+    fn left(&self, entry: &Entry, before: &State) {
+        if let State::Running(job) = before {
+            // Those who follow the job follow the other host from now on.
+            job.signal();
+        }
+        let _files = lock(&entry.files);
+        if matches!(&*lock(&entry.state), State::Elsewhere(_)) {
+            self.trash.remove(&self.context.jobs, entry.id.as_str());
+        }
+    }
+
+    /// Looks for a job that another host began a moment ago, of which the ledger has not told yet.
+    pub(super) fn look_for(&self, ledger: &Arc<dyn Ledger>, id: &JobId) {
+        if let Ok((head, _)) = ledger.decide(id, &|_| None) {
+            let mut index = self.catalog.write();
+            if !index.knows(id) {
+                index.insert(Entry::new(State::elsewhere(head)));
+            }
+        }
     }
 
     /// Makes a new job known to all hosts. Its directory is complete.
@@ -97,13 +141,15 @@ impl JobStore {
         &self,
         ledger: &Arc<dyn Ledger>,
         meta: &Meta,
+        plan: &Accepted,
         started: &EventDetail,
     ) -> Result<Arc<dyn Hold>, StoreError> {
         let id = &meta.job_id;
         let files = self.job_dir(id).and_then(|dir| files_of(&dir));
         let begun = files.map_err(StoreError::io("could not store the job")).and_then(|files| {
             let event = self.context.event(id, started.clone());
-            ledger.begin(id, files, &picture(meta, None), &event).map_err(|refused| match refused {
+            let birth = Birth { job: id, plan, files, head: Head::new(meta, None), event };
+            ledger.begin(birth).map_err(|refused| match refused {
                 Refused::Lost => StoreError::Refused(format!("there is a job {id} already")),
                 Refused::Unavailable(text) => StoreError::Unavailable(text),
             })
@@ -116,25 +162,40 @@ impl JobStore {
 
     /// Stores the end of a job that was taken over and had its result already.
     pub(super) fn end_recovered(&self, hold: &Arc<dyn Hold>, dir: &Dir, meta: &Meta) -> Result<(), String> {
-        let changes = files_of(dir).map_err(|e| format!("its files cannot be read: {e}"))?;
+        let unreadable = |e: io::Error| format!("its files cannot be read: {e}");
+        let mut changes = vec![Change::Put(META.to_owned(), record::pretty(meta).map_err(unreadable)?)];
+        let result = read_whole(dir, RESULT, u64::MAX).map_err(unreadable)?;
+        changes.extend(result.map(|(result, _)| Change::Put(RESULT.to_owned(), result)));
+        changes.push(Change::Remove(SUBMISSION.to_owned()));
         let event = self.context.event(&meta.job_id, end_of(meta));
         let (summary, _) = record::read_head(&self.context.jobs, &meta.job_id);
-        let last = Decision { changes, head: Some(picture(meta, summary.as_deref())), event };
+        let last = Decision { changes, head: Some(Head::new(meta, summary.as_deref())), event };
         hold.end(last).map_err(|refused| refused.to_string())
     }
 
     /// [`Self::cancel`] of a job that this host does not carry out.
     pub(super) fn cancel_shared(&self, ledger: &Arc<dyn Ledger>, entry: &Arc<Entry>) -> Result<CancelView, StoreError> {
         let id = &entry.id;
+        // Texts of the picture may be cut.
+        let whole = self.whole_record(entry);
         let decide = |head: &Head| {
-            let meta = match head.meta.status {
-                JobStatus::Running => record::ended(head.meta.clone(), JobStatus::Cancelled, None, self.context.now()),
-                JobStatus::Failed => Meta { status: JobStatus::Cancelled, ..head.meta.clone() },
+            let known = whole.as_ref().filter(|meta| meta.status == head.meta.status).unwrap_or(&head.meta);
+            let mut meta = Meta { usage: head.meta.usage.clone(), ..known.clone() };
+            match meta.status {
+                JobStatus::Running => {
+                    // The cost of a request that is under way elsewhere is not known.
+                    if let Some(used) = &mut meta.usage {
+                        used.usage = if used.queued { used.usage } else { used.usage.and_unknown() };
+                        used.queued = false;
+                    }
+                    meta = record::ended(meta, JobStatus::Cancelled, None, self.context.now());
+                }
+                JobStatus::Failed => meta.status = JobStatus::Cancelled,
                 JobStatus::Completed | JobStatus::Cancelled => return None,
-            };
+            }
             let changes = vec![Change::Put(META.to_owned(), record::pretty(&meta).ok()?)];
             let event = self.context.event(id, end_of(&meta));
-            Some(Decision { changes, head: Some(picture(&meta, head.summary.as_deref())), event })
+            Some(Decision { changes, head: Some(Head::new(&meta, head.summary.as_deref())), event })
         };
         let (before, is_stored) = ledger.decide(id, &decide).map_err(StoreError::of_ledger(id))?;
         let Some(decided) = decide(&before).filter(|_| is_stored).and_then(|decision| decision.head) else {
@@ -143,6 +204,16 @@ impl JobStore {
         // A request that follows sees it, also before the ledger has told.
         self.hear(id, News { head: Some(decided), is_held: false });
         Ok(CancelView { job_id: id.clone(), status: JobStatus::Cancelled })
+    }
+
+    /// The record of a job, if it can be had.
+    fn whole_record(&self, entry: &Arc<Entry>) -> Option<Meta> {
+        let _files = lock(&entry.files);
+        if let State::Ended(ended) = &*lock(&entry.state) {
+            return Some(ended.meta.clone());
+        }
+        let fetched = self.fetch(&entry.id, &|file| file == META).ok()?;
+        record::read_meta(&fetched, &entry.id, &self.context.limits()).ok().map(|(meta, _)| meta)
     }
 
     /// Deletes a job whose status `may` be deleted, with its usage written down before.
@@ -205,7 +276,10 @@ impl JobStore {
             job.lose();
         }
         if was_there {
-            self.trash.remove(&self.context.jobs, entry.id.as_str());
+            let id = &entry.id;
+            for copy in [id.to_string(), format!("{NEW}{id}"), format!("{DELETED}{id}")] {
+                self.trash.remove(&self.context.jobs, &copy);
+            }
             self.context.changed();
         }
     }
@@ -219,8 +293,8 @@ impl JobStore {
         if head.meta.status != JobStatus::Running {
             return self.fetch_ended(entry);
         }
-        self.fetch(&entry.id, &record::is_note)?;
-        let (notes, _) = Notes::read(&self.context.jobs, &entry.id, &self.context.limits(), None);
+        let fetched = self.fetch(&entry.id, &record::is_note)?;
+        let (notes, _) = Notes::read(&fetched, &entry.id, &self.context.limits(), None);
         if let State::Elsewhere(job) = &mut *lock(&entry.state)
             && job.head == head
         {
@@ -235,7 +309,7 @@ impl JobStore {
             State::Elsewhere(job) if job.head.meta.status != JobStatus::Running => job.head.clone(),
             _ => return Ok(()),
         };
-        self.fetch(&entry.id, &|_| true)?;
+        self.copy(&entry.id)?;
         let read = record::read_meta(&self.context.jobs, &entry.id, &self.context.limits());
         let (meta, fingerprint) = read.map_err(StoreError::io(format!("{META} of the job cannot be read")))?;
         let mut state = lock(&entry.state);
@@ -257,15 +331,35 @@ impl JobStore {
             State::Elsewhere(_) => {}
             State::Running(_) | State::Ended(_) => return Ok(()),
         }
-        self.fetch(&entry.id, &|_| true)
+        self.copy(&entry.id)
     }
 
-    /// Copies files of a job into its directory here, in place of earlier copies.
-    fn fetch(&self, id: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), StoreError> {
-        let Some(ledger) = &self.context.ledger else { return Ok(()) };
-        self.trash.remove(&self.context.jobs, id.as_str());
-        let dir = open_or_make_dir(&self.context.jobs, id.as_str());
-        let dir = dir.map_err(StoreError::io("the job cannot be copied to this host"))?;
-        ledger.fetch(id, wanted, &dir).map_err(StoreError::of_ledger(id))
+    /// Copies all files of a job into its directory here, in place of an earlier copy.
+    fn copy(&self, id: &JobId) -> Result<(), StoreError> {
+        let (jobs, last) = (&self.context.jobs, format!("{DELETED}{id}"));
+        let fetched = self.fetch(id, &|_| true)?;
+        // Those who read the last copy have it until the next one.
+        self.trash.remove(jobs, &last);
+        let copied = if_there(jobs.rename(id.as_str(), jobs, &last))
+            .and_then(|_| fetched.rename(id.as_str(), jobs, id.as_str()));
+        copied.map_err(StoreError::io("the job cannot be copied to this host"))
+    }
+
+    /// Fetches files of a job into a directory of its name, in a temporary directory that stays until the next time.
+    fn fetch(&self, id: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Dir, StoreError> {
+        let Some(ledger) = &self.context.ledger else { return Err(StoreError::Unknown(id.to_string())) };
+        let (jobs, name) = (&self.context.jobs, format!("{NEW}{id}"));
+        self.trash.remove(jobs, &name);
+        let made = open_or_make_dir(jobs, &name).and_then(|dir| Ok((open_or_make_dir(&dir, id.as_str())?, dir)));
+        let (into, dir) = made.map_err(StoreError::io("the job cannot be copied to this host"))?;
+        ledger.fetch(id, wanted, &into).map_err(|refused| {
+            if refused == Refused::Lost
+                && let Some(entry) = self.catalog.read().get(id.as_str())
+            {
+                self.leave(&entry);
+            }
+            StoreError::of_ledger(id)(refused)
+        })?;
+        Ok(dir)
     }
 }

@@ -35,11 +35,12 @@ impl JobView {
         while self.entry.status() == JobStatus::Running
             && let Some(changes) = &mut self.changes
         {
-            if changes.changed().await.is_ok() {
+            let is_changed = changes.changed().await.is_ok();
+            // Another host may have taken the job, or this one.
+            self.changes = self.entry.changes();
+            if is_changed {
                 return self.entry.status() == JobStatus::Running;
             }
-            // Another host has taken the job, or this one.
-            self.changes = self.entry.changes();
         }
         false
     }

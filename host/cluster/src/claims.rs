@@ -1,0 +1,383 @@
+//! The queue: jobs that wait for any host, or whose host is dead. Each host takes those for which it ranks highest, and
+//! later the others, so that few claims are lost.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use guild_contract::MemberKey;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use tokio::time::sleep;
+
+use crate::{
+    error::StoreError,
+    log::{JobName, Logs, Take},
+    presence::{Card, Presence},
+    record::{Folded, Owner},
+    rules::Holder,
+    watch::JobSeen,
+};
+
+/// How long a host waits for each host that ranks higher, since that host has taken a job.
+const STEP: Duration = Duration::from_millis(50);
+/// The jobs of a member that are considered at once, oldest first.
+const CONSIDERED: usize = 256;
+
+/// What a host needs to carry a job out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Needs {
+    /// The runtime of its session.
+    pub runtime: String,
+    /// The names of the roots that it is given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<String>,
+    /// Whether it belongs to the hall, and waits for the host that serves that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hall: bool,
+    /// The digest of its member as published; empty if any will do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub member: String,
+}
+
+impl Needs {
+    /// A runtime and nothing else.
+    pub fn of(runtime: &str) -> Self {
+        Self { runtime: runtime.to_owned(), ..Self::default() }
+    }
+
+    /// Whether a host with this card has what the job needs, and a free place.
+    pub fn are_met_by(&self, member: &MemberKey, card: &Card) -> bool {
+        card.places.get(&self.runtime).is_some_and(|places| *places > 0)
+            && self.roots.iter().all(|root| card.roots.contains(root))
+            && (card.hall || !self.hall)
+            && (self.member.is_empty() || card.members.get(member.as_str()) == Some(&self.member))
+    }
+}
+
+/// A job that can be taken.
+struct Open {
+    needs: Needs,
+    /// Its holder, if it does not wait.
+    holder: Option<Owner>,
+    /// When this host first saw that it can be taken.
+    since: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    /// The jobs that wait or are held by others, by member and the order of their messages.
+    members: BTreeMap<MemberKey, BTreeMap<u64, JobName>>,
+    /// The place of each job above.
+    jobs: HashMap<JobName, (u64, Open)>,
+    /// The jobs that this host is taking.
+    taking: HashSet<JobName>,
+    /// When each other host took a job.
+    takes: HashMap<String, Instant>,
+    /// The member whose turn was last.
+    last: Option<MemberKey>,
+}
+
+/// The jobs that wait or are held by other hosts, as the log tells.
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    claims: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// The number of claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// All claims.
+    pub made: u64,
+    /// Those that another host won.
+    pub lost: u64,
+}
+
+/// The next step of a host that has free places.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Take this job now, and tell the outcome with [`Queue::claimed`].
+    Take(JobName),
+    /// Nothing is due before this time has passed.
+    Wait(Duration),
+    /// Nothing can be taken until the queue or the hosts change.
+    Nothing,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns of a message of a job's log. `own` is this host, whose jobs are not in the queue.
+    pub fn hear(&self, seen: &JobSeen, own: &Owner) {
+        let holder = match &seen.standing.holder {
+            Holder::Waiting => None,
+            Holder::Held(owner) if owner != own => Some(owner.clone()),
+            _ => {
+                let mut state = self.state();
+                state.taking.remove(&seen.name);
+                return state.remove(&seen.name);
+            }
+        };
+        let mut state = self.state();
+        match state.jobs.get_mut(&seen.name) {
+            // Its place in the queue is that of the message by which it came.
+            Some((_, open)) if open.holder == holder => open.needs.clone_from(&seen.needs),
+            _ => {
+                state.taking.remove(&seen.name);
+                state.remove(&seen.name);
+                if let Some(owner) = &holder {
+                    state.takes.insert(owner.host.clone(), Instant::now());
+                }
+                let open = Open { needs: seen.needs.clone(), holder, since: Instant::now() };
+                state.members.entry(seen.name.member.clone()).or_default().insert(seen.sequence, seen.name.clone());
+                state.jobs.insert(seen.name.clone(), (seen.sequence, open));
+            }
+        }
+    }
+
+    /// The number of jobs that wait.
+    pub fn waiting(&self) -> usize {
+        self.state().jobs.values().filter(|(_, open)| open.holder.is_none()).count()
+    }
+
+    /// How long the job that waits longest has waited, as far as this host has seen.
+    pub fn oldest(&self) -> Option<Duration> {
+        let state = self.state();
+        state.jobs.values().filter(|(_, open)| open.holder.is_none()).map(|(_, open)| open.since.elapsed()).max()
+    }
+
+    /// The claims so far.
+    pub fn claims(&self) -> Claims {
+        Claims { made: self.claims.load(Ordering::Relaxed), lost: self.lost.load(Ordering::Relaxed) }
+    }
+
+    /// The next job for the host `own` with this card; members take turns. `hosts` are the other hosts that are alive,
+    /// and `is_over` tells of an owner's life.
+    pub fn next(&self, own: &Owner, card: &Card, hosts: &[(String, Card)], is_over: impl Fn(&Owner) -> bool) -> Next {
+        let mut state = self.state();
+        let mut wait: Option<Duration> = None;
+        let after = state.last.clone();
+        let is_later = |member: &&MemberKey| after.as_ref().is_none_or(|last| *member > last);
+        let (later, earlier): (Vec<_>, Vec<_>) = state.members.keys().partition(is_later);
+        let turns: Vec<MemberKey> = later.into_iter().chain(earlier).cloned().collect();
+        for member in turns {
+            let Some(jobs) = state.members.get(&member) else { continue };
+            let open = jobs.values().filter_map(|name| Some((name, &state.jobs.get(name)?.1)));
+            let open = open.filter(|(name, open)| {
+                open.holder.as_ref().is_none_or(&is_over)
+                    && !state.taking.contains(*name)
+                    && open.needs.are_met_by(&member, card)
+            });
+            let mut due = None;
+            for (name, open) in open.take(CONSIDERED) {
+                let others = hosts.iter().filter(|(_, card)| open.needs.are_met_by(&member, card));
+                let own_rank = rank(&own.host, name);
+                let (mut higher, mut idle) = (0, open.since.elapsed());
+                for (host, _) in others.filter(|(host, _)| rank(host, name) > own_rank) {
+                    higher += 1;
+                    // A host that is taking jobs comes to this one soon.
+                    idle = state.takes.get(host).map_or(idle, |take| idle.min(take.elapsed()));
+                }
+                let left = (STEP * higher).saturating_sub(idle);
+                if left.is_zero() {
+                    due = Some(name.clone());
+                    break;
+                }
+                wait = Some(wait.map_or(left, |wait| wait.min(left)));
+            }
+            if let Some(name) = due {
+                state.taking.insert(name.clone());
+                state.last = Some(member);
+                return Next::Take(name);
+            }
+        }
+        wait.map_or(Next::Nothing, Next::Wait)
+    }
+
+    /// Counts a claim. A job that was lost is passed over until the log tells of its new holder.
+    pub fn claimed(&self, name: &JobName, is_won: bool) {
+        self.claims.fetch_add(1, Ordering::Relaxed);
+        self.lost.fetch_add(u64::from(!is_won), Ordering::Relaxed);
+        if is_won {
+            let mut state = self.state();
+            state.taking.remove(name);
+            state.remove(name);
+        }
+    }
+
+    /// Puts a job back whose claim could not be decided.
+    pub fn unclaimed(&self, name: &JobName) {
+        self.state().taking.remove(name);
+    }
+
+    /// Lets the wait for higher ranks begin for the jobs of owners whose life is over by now.
+    pub fn orphan(&self, is_over: impl Fn(&Owner) -> bool) {
+        for (_, open) in self.state().jobs.values_mut() {
+            if open.holder.as_ref().is_some_and(&is_over) {
+                open.since = Instant::now();
+            }
+        }
+    }
+}
+
+impl State {
+    fn remove(&mut self, name: &JobName) {
+        let Some((sequence, _)) = self.jobs.remove(name) else { return };
+        if let Some(jobs) = self.members.get_mut(&name.member) {
+            jobs.remove(&sequence);
+            if jobs.is_empty() {
+                self.members.remove(&name.member);
+            }
+        }
+    }
+}
+
+/// Takes the next job for which this host has a place by its card; `None` if none can be taken now. It may wait for
+/// hosts that rank higher.
+///
+/// # Errors
+///
+/// Returns an error when the fate of a claim is unknown. The job stays in the queue then.
+pub async fn take_next(
+    queue: &Queue,
+    logs: &Logs,
+    presence: &Presence,
+) -> Result<Option<(JobName, Box<Folded>)>, StoreError> {
+    loop {
+        if !presence.may_begin() {
+            return Ok(None);
+        }
+        let alive = presence.others().into_iter().filter(|host| host.dead_by.is_none());
+        let hosts: Vec<_> = alive.map(|host| (host.owner.host, host.card)).collect();
+        match queue.next(logs.own(), &presence.card(), &hosts, |owner| presence.is_over(owner)) {
+            Next::Nothing => return Ok(None),
+            Next::Wait(time) => sleep(time).await,
+            Next::Take(name) => match logs.take(&name, |owner| presence.is_over(owner)).await {
+                Ok(Take::Taken(job)) => {
+                    queue.claimed(&name, true);
+                    return Ok(Some((name, job)));
+                }
+                Ok(Take::Lost | Take::NotFree(_)) => queue.claimed(&name, false),
+                Err(error) => {
+                    queue.unclaimed(&name);
+                    return Err(error);
+                }
+            },
+        }
+    }
+}
+
+/// A number that is the same at all hosts, so that each job has its own order of hosts.
+fn rank(host: &str, name: &JobName) -> [u8; 8] {
+    let mut digest = Sha256::new();
+    for part in [host, name.member.as_str(), name.job.as_str()] {
+        digest.update(part.as_bytes());
+        digest.update([0]);
+    }
+    let digest = digest.finalize();
+    std::array::from_fn(|index| digest.get(index).copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Standing;
+
+    fn owner(host: &str) -> Owner {
+        Owner { host: host.to_owned(), incarnation: "1".to_owned() }
+    }
+
+    fn card(runtime: &str) -> Card {
+        Card { places: BTreeMap::from([(runtime.to_owned(), 1)]), ..Card::default() }
+    }
+
+    fn seen(member: &str, job: &str, sequence: u64, holder: Holder<Owner>) -> JobSeen {
+        JobSeen {
+            name: JobName { member: member.parse().unwrap(), job: job.parse().unwrap() },
+            sequence,
+            writer: owner("x"),
+            standing: Standing { holder, epoch: 1 },
+            needs: Needs::of("api"),
+            head: String::new(),
+            events: String::new(),
+        }
+    }
+
+    fn take(queue: &Queue, hosts: &[(String, Card)], is_over: bool) -> Option<String> {
+        match queue.next(&owner("a"), &card("api"), hosts, |_| is_over) {
+            Next::Take(name) => Some(name.job.to_string()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn members_take_turns_each_with_its_oldest_job() {
+        let queue = Queue::default();
+        for (member, job, sequence) in [("x", "x1", 1), ("x", "x2", 2), ("x", "x3", 3), ("y", "y1", 4), ("y", "y2", 5)]
+        {
+            queue.hear(&seen(member, job, sequence, Holder::Waiting), &owner("a"));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| take(&queue, &[], false)).collect();
+        assert_eq!(order, ["x1", "y1", "x2", "y2", "x3"]);
+    }
+
+    #[test]
+    fn a_job_is_for_hosts_that_have_what_it_needs() {
+        let queue = Queue::default();
+        let mut job = seen("x", "x1", 1, Holder::Waiting);
+        job.needs.roots = vec!["data".to_owned()];
+        job.needs.hall = true;
+        queue.hear(&job, &owner("a"));
+        assert_eq!(take(&queue, &[], false), None);
+        assert!(!job.needs.are_met_by(&job.name.member, &card("claude")));
+        let full = Card { roots: vec!["data".to_owned()], hall: true, ..card("api") };
+        assert!(job.needs.are_met_by(&job.name.member, &full));
+        assert!(!job.needs.are_met_by(&job.name.member, &Card { places: BTreeMap::new(), ..full }));
+    }
+
+    #[test]
+    fn a_job_of_another_host_can_be_taken_once_that_host_is_over() {
+        let queue = Queue::default();
+        queue.hear(&seen("x", "x1", 1, Holder::Held(owner("b"))), &owner("a"));
+        assert_eq!(take(&queue, &[], false), None);
+        assert_eq!(queue.waiting(), 0);
+        assert_eq!(take(&queue, &[], true), Some("x1".to_owned()));
+        let name = seen("x", "x1", 1, Holder::Waiting).name;
+        queue.claimed(&name, false);
+        assert_eq!(take(&queue, &[], true), None, "a lost job waits until the log tells more");
+        queue.hear(&seen("x", "x1", 2, Holder::Held(owner("c"))), &owner("a"));
+        assert_eq!(take(&queue, &[], true), Some("x1".to_owned()));
+        queue.hear(&seen("x", "x1", 3, Holder::Ended), &owner("a"));
+        assert_eq!(take(&queue, &[], true), None);
+        assert_eq!(queue.claims(), Claims { made: 1, lost: 1 });
+    }
+
+    #[test]
+    fn hosts_with_places_share_the_jobs_by_rank_without_a_wait() {
+        let queue = Queue::default();
+        for job in 0..100 {
+            queue.hear(&seen("x", &format!("j{job}"), job, Holder::Waiting), &owner("a"));
+        }
+        let hosts = [("b".to_owned(), card("api"))];
+        let own = std::iter::from_fn(|| take(&queue, &hosts, false)).take_while(|_| true);
+        // Those that rank higher for `b` have to wait a moment, so the first ones are taken out of order.
+        let first: Vec<_> = own.take(20).collect();
+        let own_rank = |job: &String| {
+            let name = JobName { member: "x".parse().unwrap(), job: job.parse().unwrap() };
+            rank("a", &name) > rank("b", &name)
+        };
+        assert_eq!(first.len(), 20);
+        assert!(first.iter().filter(|job| own_rank(job)).count() >= 15, "{first:?}");
+    }
+}

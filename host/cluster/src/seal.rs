@@ -1,0 +1,96 @@
+//! Seals with the cluster's key, which NATS never has: what others wrote with NATS credentials is not believed.
+
+use std::{fs, path::Path};
+
+use guild_contract::text::hex;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 32;
+
+/// The key that all hosts of a cluster have.
+#[derive(Clone)]
+pub struct Key([u8; KEY_BYTES]);
+
+impl Key {
+    /// A key of these bytes.
+    pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The key in a file of 32 bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that names the file when it cannot be read, or has another length.
+    pub fn read(file: &Path) -> Result<Self, String> {
+        let bytes = fs::read(file).map_err(|e| format!("cannot read the cluster's key {}: {e}", file.display()))?;
+        let length = |bytes: Vec<u8>| {
+            format!(
+                "the cluster's key {} has {} bytes, and needs {KEY_BYTES}; copy it from another host",
+                file.display(),
+                bytes.len()
+            )
+        };
+        bytes.try_into().map(Self).map_err(length)
+    }
+
+    /// The seal of a content under a name. No seal of one kind or name is one of another.
+    pub(crate) fn seal(&self, kind: &str, name: &str, content: &[u8]) -> String {
+        self.mac(kind, name, content).map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
+    }
+
+    /// Whether a seal is that of the content, in constant time.
+    pub(crate) fn is_sealed(&self, kind: &str, name: &str, content: &[u8], seal: &str) -> bool {
+        let digits = |at: usize| seal.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let seal: Option<Vec<u8>> = (0..seal.len()).step_by(2).map(digits).collect();
+        let mac = self.mac(kind, name, content);
+        seal.zip(mac).is_some_and(|(seal, mac)| mac.verify_slice(&seal).is_ok())
+    }
+
+    fn mac(&self, kind: &str, name: &str, content: &[u8]) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
+        for part in [kind.as_bytes(), name.as_bytes(), content] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        Some(mac)
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seal_is_of_one_key_kind_name_and_content() {
+        let key = Key::new([1; 32]);
+        let seal = key.seal("host", "a", b"card");
+        assert!(key.is_sealed("host", "a", b"card", &seal));
+        for (kind, name, content) in [("member", "a", "card"), ("host", "b", "card"), ("host", "ac", "ard")] {
+            assert!(!key.is_sealed(kind, name, content.as_bytes(), &seal), "{kind} {name} {content}");
+        }
+        assert!(!Key::new([2; 32]).is_sealed("host", "a", b"card", &seal));
+        for broken in ["", "0", "zz", "é", &format!("{seal}00")] {
+            assert!(!key.is_sealed("host", "a", b"card", broken), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_key_file_of_another_length_is_named() {
+        let directory = cap_tempfile::TempDir::new(cap_tempfile::ambient_authority()).unwrap();
+        let file =
+            Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&*directory).to_string()).join("key");
+        directory.write("key", [0; 31]).unwrap();
+        assert!(Key::read(&file).unwrap_err().contains("has 31 bytes, and needs 32"));
+        directory.write("key", [0; 32]).unwrap();
+        assert!(Key::read(&file).is_ok());
+    }
+}

@@ -1,0 +1,179 @@
+//! Follows a stream: the last message of each subject first, then each new message.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{
+    DeliverPolicy,
+    push::{Ordered, OrderedConfig},
+};
+use futures::StreamExt as _;
+use tokio::time::sleep;
+
+use crate::{
+    claims::Needs,
+    error::StoreError,
+    link::{ID, Link, Message},
+    log::{EVENTS, HEAD, JobName, NEEDS, STANDING},
+    record::Owner,
+    rules::Standing,
+    streams::{LOG, job_of, subjects},
+};
+
+/// The pause before a consumer that failed is made again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Something that a watch has seen.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Message(Message),
+    /// All messages of before the watch have been seen. This comes once.
+    CaughtUp,
+}
+
+/// A consumer of a stream, in order and without gaps. It is made again when it fails.
+pub(crate) struct Watch {
+    link: Link,
+    stream: &'static str,
+    headers_only: bool,
+    policy: DeliverPolicy,
+    messages: Option<Ordered>,
+    /// Whether there is no message after the last one, or none at all.
+    is_last: bool,
+    is_caught_up: bool,
+}
+
+impl Watch {
+    /// Begins with the last message of each subject.
+    pub(crate) fn latest(link: Link, stream: &'static str, headers_only: bool) -> Self {
+        let policy = DeliverPolicy::LastPerSubject;
+        Self { link, stream, headers_only, policy, messages: None, is_last: false, is_caught_up: false }
+    }
+
+    /// Begins with the first message after a sequence.
+    pub(crate) fn after(link: Link, stream: &'static str, headers_only: bool, sequence: u64) -> Self {
+        let policy = DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 };
+        Self { link, stream, headers_only, policy, messages: None, is_last: false, is_caught_up: false }
+    }
+
+    /// The next message. Waits as long as the store is away.
+    pub(crate) async fn next(&mut self) -> Seen {
+        loop {
+            if self.is_last && !self.is_caught_up {
+                self.is_caught_up = true;
+                return Seen::CaughtUp;
+            }
+            let Some(messages) = &mut self.messages else {
+                match self.consume().await {
+                    Ok(pending) => self.is_last = pending == 0,
+                    Err(error) => {
+                        tracing::warn!("the stream {} is not followed at the moment: {error}", self.stream);
+                        sleep(PAUSE).await;
+                    }
+                }
+                continue;
+            };
+            match messages.next().await {
+                Some(Ok(message)) => {
+                    if let Some((message, pending)) = Message::delivered(message) {
+                        self.policy = DeliverPolicy::ByStartSequence { start_sequence: message.sequence + 1 };
+                        self.is_last = pending == 0;
+                        return Seen::Message(message);
+                    }
+                }
+                Some(Err(error)) => {
+                    tracing::info!("the stream {} is followed anew: {error}", self.stream);
+                    self.messages = None;
+                }
+                None => self.messages = None,
+            }
+        }
+    }
+
+    /// Makes the consumer, and returns the number of messages that there are for it.
+    async fn consume(&mut self) -> Result<u64, StoreError> {
+        let unreachable = |e: String| StoreError::Unreachable(format!("following {}: {e}", self.stream));
+        let config = OrderedConfig {
+            deliver_subject: self.link.inbox(),
+            headers_only: self.headers_only,
+            filter_subject: subjects(self.stream),
+            deliver_policy: self.policy,
+            ..OrderedConfig::default()
+        };
+        let made = self.link.context().create_consumer_on_stream(config, self.stream).await;
+        let consumer = made.map_err(|e| unreachable(e.to_string()))?;
+        let pending = consumer.cached_info().num_pending;
+        self.messages = Some(consumer.messages().await.map_err(|e| unreachable(e.to_string()))?);
+        Ok(pending)
+    }
+}
+
+/// A job as the last message of its log says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobSeen {
+    /// The job.
+    pub name: JobName,
+    /// The sequence of the message, by which others can find its events again.
+    pub sequence: u64,
+    /// The host that wrote the message.
+    pub writer: Owner,
+    /// Who may append.
+    pub standing: Standing<Owner>,
+    /// What a host needs to carry the job out.
+    pub needs: Needs,
+    /// The picture of the job: JSON.
+    pub head: String,
+    /// The events of the message: a JSON array; empty if there are none.
+    pub events: String,
+}
+
+impl JobSeen {
+    fn of(message: &Message) -> Option<Self> {
+        let (member, job) = job_of(&message.subject)?;
+        let (host, life) = message.header(ID)?.rsplit_once('#')?;
+        let incarnation = life.split('.').next()?.to_owned();
+        Some(Self {
+            name: JobName { member, job },
+            sequence: message.sequence,
+            writer: Owner { host: host.to_owned(), incarnation },
+            standing: serde_json::from_str(message.header(STANDING)?).ok()?,
+            needs: message.header(NEEDS).and_then(|needs| serde_json::from_str(needs).ok()).unwrap_or_default(),
+            head: message.header(HEAD).unwrap_or_default().to_owned(),
+            events: message.header(EVENTS).unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// Follows the logs of all jobs by their headers: first the last message of each job, then each new message. That is a
+/// host's list of jobs, its queue, and its events.
+pub struct Jobs {
+    watch: Watch,
+}
+
+impl Jobs {
+    /// Begins with the last message of each job.
+    pub fn latest(link: Link) -> Self {
+        Self { watch: Watch::latest(link, LOG, true) }
+    }
+
+    /// Begins after a message, for the events since.
+    pub fn after(link: Link, sequence: u64) -> Self {
+        Self { watch: Watch::after(link, LOG, true, sequence) }
+    }
+
+    /// The next message; `None` once all messages of before were seen. Waits as long as the store is away.
+    pub async fn next(&mut self) -> Option<JobSeen> {
+        loop {
+            match self.watch.next().await {
+                Seen::CaughtUp => return None,
+                Seen::Message(message) => match JobSeen::of(&message) {
+                    Some(seen) => return Some(seen),
+                    None => tracing::warn!(
+                        "the message {} of {} has no readable head, and is passed over",
+                        message.sequence,
+                        message.subject
+                    ),
+                },
+            }
+        }
+    }
+}
