@@ -3,6 +3,7 @@
 mod answer;
 pub mod audit;
 pub mod check;
+mod cluster;
 pub mod discovery;
 pub mod events;
 mod fakes;

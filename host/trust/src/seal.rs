@@ -3,7 +3,8 @@
 //!
 //! A seal is the HMAC-SHA-256 of the member's directory, the job's id and its plan. Its key is never in a member's
 //! directory: it is `guild.seal` in the directory of `guild.toml`, 32 random bytes. The hosts that use that
-//! `guild.toml` share it, so each can resume the jobs of the others.
+//! `guild.toml` share it, so each can resume the jobs of the others. Hosts of a cluster use the cluster's key, and the
+//! member's key in place of its directory.
 
 use std::{
     io,
@@ -13,7 +14,7 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_config::directory_lock::DirectoryLock;
-use guild_contract::{JobId, text::hex};
+use guild_contract::{JobId, MemberKey, text::hex};
 use guild_fs::durable::{if_there, open_directory, read_whole};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rustix::process::geteuid;
@@ -39,6 +40,8 @@ pub struct Seals {
     directory: Option<PathBuf>,
     /// The old and the new paths of directories of members.
     moved: Vec<(PathBuf, PathBuf)>,
+    /// The cluster that the members belong to, if there is one.
+    cluster: Option<String>,
     /// The key: `Some` after the first attempt to read or make it.
     key: Mutex<Option<Option<Key>>>,
 }
@@ -46,7 +49,20 @@ pub struct Seals {
 impl Seals {
     /// Seals with the key in the directory of `guild.toml`.
     pub fn new(directory: Option<PathBuf>) -> Self {
-        Self { directory, moved: Vec::new(), key: Mutex::default() }
+        Self { directory, moved: Vec::new(), cluster: None, key: Mutex::default() }
+    }
+
+    /// Seals of the cluster of that name, with its key.
+    pub fn of_cluster(name: &str, key: [u8; 32]) -> Self {
+        Self { directory: None, moved: Vec::new(), cluster: Some(name.to_owned()), key: Mutex::new(Some(Some(key))) }
+    }
+
+    /// The place of a member that seals are bound to.
+    fn place(&self, key: &MemberKey, member: &Dir) -> Result<PathBuf, String> {
+        match &self.cluster {
+            Some(cluster) => Ok(["cluster", cluster, key.as_str()].iter().collect()),
+            None => directory_path(member).map(PathBuf::from),
+        }
     }
 
     /// Also accepts seals of members below `to` that were made when that directory was `from`.
@@ -56,18 +72,17 @@ impl Seals {
         self
     }
 
-    /// The seal of a job with that plan, of the member in the directory `member`, in hexadecimal. The first seal makes
-    /// the key. `None` if there is no key and none can be made, which is logged once. It blocks.
-    pub fn seal(&self, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
-        let directory =
-            directory_path(member).inspect_err(|why| tracing::warn!(%job, "the job cannot be sealed: {why}")).ok()?;
-        sealed(&self.key(true)?, Path::new(&directory), job, plan)
+    /// The seal of a job with that plan, of the member `key` in the directory `member`, in hexadecimal. The first seal
+    /// makes the key. `None` if there is no key and none can be made, which is logged once. It blocks.
+    pub fn seal(&self, key: &MemberKey, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
+        let place = self.place(key, member);
+        let place = place.inspect_err(|why| tracing::warn!(%job, "the job cannot be sealed: {why}")).ok()?;
+        sealed(&self.key(true)?, &place, job, plan)
     }
 
     /// Whether `seal` is the seal of this job. It blocks.
-    pub fn is_seal(&self, seal: &str, member: &Dir, job: &JobId, plan: &[u8]) -> bool {
-        let (Some(key), Ok(directory)) = (self.key(false), directory_path(member)) else { return false };
-        let directory = PathBuf::from(directory);
+    pub fn is_seal(&self, seal: &str, key: &MemberKey, member: &Dir, job: &JobId, plan: &[u8]) -> bool {
+        let (Ok(directory), Some(key)) = (self.place(key, member), self.key(false)) else { return false };
         let before = self.moved.iter().filter_map(|(from, to)| Some(from.join(directory.strip_prefix(to).ok()?)));
         let own = std::iter::once(directory.clone()).chain(before).filter_map(|at| sealed(&key, &at, job, plan));
         own.fold(false, |is_one, own| is_one | bool::from(own.as_bytes().ct_eq(seal.as_bytes())))
@@ -149,20 +164,36 @@ mod tests {
 
     use super::*;
 
+    fn key() -> MemberKey {
+        "m".parse().unwrap()
+    }
+
+    #[test]
+    fn the_seals_of_a_cluster_are_bound_to_its_name_and_to_the_member_and_to_no_directory() {
+        let [one, other] = [(), ()].map(|()| tempfile::tempdir().unwrap());
+        let [one, other] = [one.path(), other.path()].map(|path| open_directory(path).unwrap());
+        let (acme, job) = (Seals::of_cluster("acme", [1; 32]), "a".parse().unwrap());
+        let seal = acme.seal(&key(), &one, &job, b"plan").unwrap();
+        assert!(acme.is_seal(&seal, &key(), &other, &job, b"plan"));
+        assert!(!acme.is_seal(&seal, &"n".parse().unwrap(), &one, &job, b"plan"));
+        assert!(!Seals::of_cluster("ajax", [1; 32]).is_seal(&seal, &key(), &one, &job, b"plan"));
+        assert!(!Seals::of_cluster("acme", [2; 32]).is_seal(&seal, &key(), &one, &job, b"plan"));
+    }
+
     #[test]
     fn hosts_that_start_at_once_have_one_key_and_know_each_others_jobs() {
         let temp = tempfile::tempdir().unwrap();
         let (member, job) = (open_directory(temp.path()).unwrap(), "a".parse().unwrap());
         let new = || Seals::new(Some(temp.path().join("guild")));
-        assert!(!new().is_seal("", &member, &job, b"plan") && !temp.path().join("guild").exists());
+        assert!(!new().is_seal("", &key(), &member, &job, b"plan") && !temp.path().join("guild").exists());
         let seals: Vec<String> = thread::scope(|scope| {
-            let seal = || new().seal(&member, &job, b"plan").unwrap();
+            let seal = || new().seal(&key(), &member, &job, b"plan").unwrap();
             let hosts: Vec<_> = (0..4).map(|_| scope.spawn(seal)).collect();
             hosts.into_iter().map(|host| host.join().unwrap()).collect()
         });
-        assert!(seals.iter().all(|seal| new().is_seal(seal, &member, &job, b"plan")), "{seals:?}");
-        assert!(!new().is_seal(&seals[0], &member, &"b".parse().unwrap(), b"plan"));
-        assert!(!new().is_seal(&seals[0], &member, &job, b"plans"));
+        assert!(seals.iter().all(|seal| new().is_seal(seal, &key(), &member, &job, b"plan")), "{seals:?}");
+        assert!(!new().is_seal(&seals[0], &key(), &member, &"b".parse().unwrap(), b"plan"));
+        assert!(!new().is_seal(&seals[0], &key(), &member, &job, b"plans"));
         let mode = fs::metadata(temp.path().join("guild").join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, MODE);
     }
@@ -181,10 +212,10 @@ mod tests {
             let temp = tempfile::tempdir().unwrap();
             let (member, job) = (open_directory(temp.path()).unwrap(), "a".parse().unwrap());
             let new = || Seals::new(Some(temp.path().to_owned()));
-            let seal = new().seal(&member, &job, b"plan").unwrap();
+            let seal = new().seal(&key(), &member, &job, b"plan").unwrap();
             spoil(&temp.path().join(FILE));
-            assert_eq!(new().seal(&member, &job, b"plan"), None);
-            assert!(!new().is_seal(&seal, &member, &job, b"plan"));
+            assert_eq!(new().seal(&key(), &member, &job, b"plan"), None);
+            assert!(!new().is_seal(&seal, &key(), &member, &job, b"plan"));
         }
     }
 }

@@ -60,9 +60,18 @@ impl Hub {
     pub fn new(limits: &Arc<Limits>) -> Arc<Self> {
         // The numbers of another run of the host are invalid here.
         let run = format!("{:x}", Timestamp::now().as_microsecond());
+        Self::with(limits, Ring::new(run, limits.events_kept))
+    }
+
+    /// A hub for the events of a cluster, by the numbers of its log. It has to be called in a runtime, too.
+    pub fn of_log(log: String, limits: &Arc<Limits>) -> Arc<Self> {
+        Self::with(limits, Ring::of_log(log, limits.events_kept))
+    }
+
+    fn with(limits: &Arc<Limits>, ring: Ring) -> Arc<Self> {
         let changed = Arc::new(Notify::new());
         let hub = Arc::new(Self {
-            ring: RwLock::new(Ring::new(run, limits.events_kept)),
+            ring: RwLock::new(ring),
             changed: changed.clone(),
             newest: watch::Sender::new(0),
             permits: Budget::new(limits.listeners.into()),
@@ -85,7 +94,25 @@ impl Hub {
     }
 
     fn publish(&self, event: Event) {
-        self.ring.write().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.change(|ring| ring.push(event));
+    }
+
+    /// Publishes the events of a message of a cluster's log.
+    pub(crate) fn hear(&self, member: &MemberKey, sequence: u64, events: Vec<JobEvent>) {
+        self.change(|ring| {
+            for (nth, event) in (0..).zip(events) {
+                ring.hear(sequence, nth, rendered(member, event));
+            }
+        });
+    }
+
+    /// Begins after a message of a cluster's log.
+    pub(crate) fn begin_after(&self, sequence: u64) {
+        self.change(|ring| ring.begin_after(sequence));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Ring)) {
+        change(&mut self.ring.write().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_one();
     }
 
@@ -126,13 +153,17 @@ struct OfMember {
 
 impl Subscriber for OfMember {
     fn receive(&self, event: JobEvent) {
-        let JobEvent { time, job, detail, truncated } = event;
-        if let EventDetail::JobEnded { status, .. } = &detail {
+        if let EventDetail::JobEnded { status, .. } = &event.detail {
             record::job_ended(&self.member, *status);
         }
-        let (time, member) = (rfc3339(time), Some(self.member.clone()));
-        self.hub.publish(Event { time, member, job_id: Some(job), news: detail, truncated });
+        self.hub.publish(rendered(&self.member, event));
     }
+}
+
+/// The event of a member's job, for subscribers.
+fn rendered(member: &MemberKey, event: JobEvent) -> Event {
+    let JobEvent { time, job, detail, truncated } = event;
+    Event { time: rfc3339(time), member: Some(member.clone()), job_id: Some(job), news: detail, truncated }
 }
 
 #[cfg(test)]

@@ -72,11 +72,15 @@ impl Ring {
         Self { run, most: most as usize, ..Self::default() }
     }
 
-    /// An empty ring for the events of a cluster, after the message `sequence` of its log. `log` is the beginning of
-    /// their ids, which is the same at each host.
-    pub fn of_log(log: String, most: u32, sequence: u64) -> Self {
-        let newest = sequence.saturating_mul(NUMBERS_EACH);
-        Self { is_shared: true, newest, gone: newest, ..Self::new(log, most) }
+    /// An empty ring for the events of a cluster. `log` is the beginning of their ids, which is the same at each host.
+    pub fn of_log(log: String, most: u32) -> Self {
+        Self { is_shared: true, ..Self::new(log, most) }
+    }
+
+    /// Begins after the message `sequence` of the log: the events up to it are gone.
+    pub fn begin_after(&mut self, sequence: u64) {
+        self.newest = self.newest.max(sequence.saturating_mul(NUMBERS_EACH).saturating_add(NUMBERS_EACH / 2 - 1));
+        self.gone = self.gone.max(self.newest);
     }
 
     /// The number of the newest event.
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_client_goes_on_at_another_host_of_a_cluster() {
-        let mut rings = [0, 0].map(|after| Ring::of_log("f".into(), 9, after));
+        let mut rings = [(), ()].map(|()| Ring::of_log("f".into(), 9));
         // Events of one host alone move no other.
         rings[0].push(event("j", EventDetail::MemberAdded));
         for ring in &mut rings {
@@ -296,14 +300,15 @@ mod tests {
         rings[1].hear(4, 0, question("d"));
         assert_eq!(received(&rings[1], at), [format!(r#"f-{} "d""#, 4 * NUMBERS_EACH)]);
         // A host that came later has not seen all.
-        let later = Ring::of_log("f".into(), 9, 3);
+        let mut later = Ring::of_log("f".into(), 9);
+        later.begin_after(3);
         assert!(String::from_utf8_lossy(&later.read(1, |_| true).0).contains(r#""kind":"gap","missed":null"#));
         assert_eq!(later.after("e-1"), Some(Start::AnotherRun));
     }
 
     #[test]
     fn many_events_of_one_host_take_no_number_of_the_log() {
-        let mut ring = Ring::of_log("f".into(), 9, 0);
+        let mut ring = Ring::of_log("f".into(), 9);
         (0..3 * NUMBERS_EACH).for_each(|_| ring.push(question("a")));
         ring.hear(1, 0, question("b"));
         assert_eq!(ring.newest(), NUMBERS_EACH);

@@ -27,6 +27,7 @@ use tokio::{
 
 use crate::{
     check::doctor::Examination,
+    cluster::Cluster,
     discovery,
     events::Hub,
     fakes::Fakes,
@@ -49,6 +50,8 @@ use crate::{
     tools::named_toolboxes::{Others, Toolboxes},
 };
 
+/// The error of a hall in a cluster.
+const NO_HALL: &str = "a host in a cluster serves no hall; start it without --hall, or guild.toml without [cluster]";
 /// How long the start of a single job waits for the check of the read roots.
 const LOOKING: Duration = Duration::from_secs(5);
 
@@ -122,7 +125,17 @@ impl Host {
         });
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
-        let mut seals = Seals::new(config.directory.clone());
+        let cluster = match (&config.cluster, &ingress) {
+            (Some(_), Some(_)) if hall.is_some() => {
+                return Err(OpenError::Cluster(NO_HALL.to_owned()));
+            }
+            (Some(options), Some(ingress)) => {
+                Some(Cluster::join(options, &config, ingress.url()).await.map_err(OpenError::Cluster)?)
+            }
+            // A task without a server is this machine's alone.
+            _ => None,
+        };
+        let mut seals = cluster.as_ref().map_or_else(|| Seals::new(config.directory.clone()), |cluster| cluster.seals());
         if let Some(home) = hall.as_ref().map(|hall| hall.home()) {
             for from in home.former() {
                 seals = seals.moved(from, home.path());
@@ -148,7 +161,10 @@ impl Host {
         let base = ingress.as_ref().map(|ingress| ingress.url());
         let ingress = ingress.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&config)));
         let roster = Arc::new(Roster::new(ingress.clone()));
-        let events = Hub::new(&limits);
+        let events = match &cluster {
+            None => Hub::new(&limits),
+            Some(cluster) => Hub::of_log(cluster.log_id().to_owned(), &limits),
+        };
         let mut context = HostContext {
             limits: limits.clone(),
             config: config.clone(),
@@ -163,6 +179,7 @@ impl Host {
             events: events.clone(),
             hall: hall.clone(),
             shared,
+            cluster: cluster.clone(),
         };
         context.share();
         let loader = Arc::new(Loader::new(limits.clone(), config.dev.is_some()));
@@ -222,6 +239,11 @@ impl Host {
             reconciling.spawn(reconciler.run());
             reconciling.spawn(upkeep::run(opener.clone()));
         }
+        if let Some(cluster) = &cluster {
+            reconciling.spawn(cluster.clone().follow(events.clone()));
+            cluster.caught_up().await;
+            reconciling.spawn(cluster.clone().take_jobs(opener.clone()));
+        }
         if let Some(hall) = &hall {
             hall.set_tidy_after(config.tidy_after);
             let begun = hall.begin_work(Arc::new(Commissions::new(roster.clone(), config.file.clone()))).await;
@@ -245,6 +267,20 @@ impl Host {
     pub fn queue_loads(&self) -> Vec<(&'static str, QueueLoad)> {
         let calls = self.opener.loader.sandbox().map(Sandbox::queue_loads);
         self.opener.context().resources.runtimes.queue_loads().into_iter().chain(calls.into_iter().flatten()).collect()
+    }
+
+    /// Waits until the other hosts of its cluster have declared this host dead, and tells why: all its jobs are theirs
+    /// then, and it has to end. It waits for ever on a host without a cluster.
+    pub async fn died(&self) -> String {
+        match &self.opener.context().cluster {
+            Some(cluster) => cluster.died().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether the host may begin something: always, unless it is cut off from its cluster.
+    pub fn may_begin(&self) -> bool {
+        self.opener.context().cluster.as_ref().is_none_or(|cluster| cluster.may_begin())
     }
 
     /// The present limits of this host.
@@ -342,6 +378,9 @@ impl Host {
     /// that this one stopped cleanly.
     pub async fn end(&self) {
         self.reconciling.lock().await.shutdown().await;
+        if let Some(cluster) = &self.opener.context().cluster {
+            cluster.leave().await;
+        }
         let resumptions = self.opener.context().resumptions.clone();
         let _ = tokio::task::spawn_blocking(move || resumptions.end()).await;
     }

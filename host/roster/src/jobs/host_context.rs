@@ -13,6 +13,7 @@ use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{condense, memory_budget::MemoryBudget, resume_trials::Resumptions};
 use crate::{
+    cluster::Cluster,
     events::Hub,
     resources::{Reach, Resources},
     tools::named_toolboxes::Toolboxes,
@@ -52,6 +53,8 @@ pub(crate) struct HostContext {
     pub(crate) hall: Option<Arc<Hall>>,
     /// The memories that its workers share.
     pub(crate) shared: Option<Arc<Scopes>>,
+    /// The cluster that the host belongs to, if it is in one.
+    pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
 impl HostContext {

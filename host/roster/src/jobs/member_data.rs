@@ -103,11 +103,18 @@ impl MemberData {
         let clock = Arc::new(SystemClock);
         let (limits, directory) = (context.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
         let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
-        let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
+        let store = match &context.cluster {
+            None => JobStore::open(&dir, options),
+            Some(cluster) => JobStore::open_shared(&dir, options, cluster.ledger(&key)),
+        };
+        let store = store.map_err(directory("jobs"))?;
         let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
         let interrupted = Arc::new(InterruptedJobs::new(&store));
         store.set_resume(interrupted.clone());
         store.set_subscriber(context.events.of_member(&key));
+        if let Some(cluster) = &context.cluster {
+            cluster.add(&key, &store);
+        }
         let (under_way, conversing) = (Mutex::default(), watch::Sender::default());
         let gone = CancellationToken::new().drop_guard();
         let budget = context.budget.of_member();

@@ -29,6 +29,9 @@ pub enum OpenError {
     /// The hall cannot be opened.
     #[error("{0}")]
     Hall(String),
+    /// The host cannot be in its cluster.
+    #[error("{0}")]
+    Cluster(String),
     /// A read root cannot be opened.
     #[error("{0}; read roots are named by `--sources` and by `[[roots]]` in guild.toml")]
     Root(#[from] RootError),

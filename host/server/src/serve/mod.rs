@@ -3,7 +3,7 @@
 pub(crate) mod service_manager;
 mod webhooks;
 
-use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, thread};
+use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::{Arc, OnceLock}, thread};
 
 use guild_auth::{Ingress, IngressError, audit_log::Event, private::PrivateHost};
 use guild_config::{Config, Runtime};
@@ -58,6 +58,9 @@ pub enum ServeError {
     /// The members cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The other hosts of the cluster have taken its jobs.
+    #[error("the other hosts of the cluster have taken this host's jobs: {0}; start it again")]
+    Died(String),
     /// The host ended before it served.
     #[error("{0}")]
     Ended(#[from] io::Error),
@@ -119,11 +122,15 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     service_manager::ready(&status);
     let _watchdog = service_manager::watchdog();
     let service = Service::new(host.clone());
-    let stopping = CancellationToken::new();
+    let (stopping, died) = (CancellationToken::new(), OnceLock::new());
     let stop = async {
         tokio::select! {
             () = signals.ended(&reloads.asked) => {}
             () = unused(private) => {}
+            why = host.died() => {
+                tracing::error!("the host ends, since {why}");
+                let _ = died.set(why);
+            }
         }
     };
     let hall = async {
@@ -143,7 +150,7 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
     drop(socket);
     host.end().await;
     tell("host-stopped");
-    Ok(())
+    died.into_inner().map_or(Ok(()), |why| Err(ServeError::Died(why)))
 }
 
 /// Ready when the process that started a private host has closed stdin, and no client uses the host; never for other

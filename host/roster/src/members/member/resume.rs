@@ -48,7 +48,7 @@ impl Runner {
 impl Resume for Runner {
     fn seal(&self, job: &JobId, plan: &[u8]) -> Option<String> {
         let member = self.member.upgrade()?;
-        member.context.seals.seal(&member.data.dir, job, plan)
+        member.context.seals.seal(member.key(), &member.data.dir, job, plan)
     }
 
     fn check(&self, job: &JobId, plan: &Sealed, history: &[Entry]) -> Result<(), String> {
@@ -182,7 +182,7 @@ fn grants(member: &Member, plan: &Accepted) -> Arc<Grants> {
 
 /// Whether a host began that job of the member with that plan. It blocks.
 fn begun(member: &Member, job: &JobId, plan: &Sealed) -> Result<(), String> {
-    let own = |seal: &String| member.context.seals.is_seal(seal, &member.data.dir, job, &plan.text);
+    let own = |seal: &String| member.context.seals.is_seal(seal, member.key(), &member.data.dir, job, &plan.text);
     if plan.seal.as_ref().is_some_and(own) { Ok(()) } else { Err(NOT_BEGUN.to_owned()) }
 }
 

@@ -1,0 +1,356 @@
+//! Makes a host one of a cluster: it hears of the jobs of all hosts, and takes those that wait or whose host is dead.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use guild_cluster::{
+    claims::{Needs, Queue, take_next},
+    ledger::MemberJobs,
+    link::{Link, Options},
+    log::{JobName, Logs},
+    presence::{Card, Identity, Presence},
+    record::{Folded, Owner},
+    rules::{Holder, Times},
+    seal::Key,
+    watch::{JobSeen, Jobs},
+};
+use guild_config::{ClusterOptions, Config, Runtime};
+use guild_contract::{EventDetail, MemberKey, manifest::FILE_TOOLS};
+use guild_fs::{
+    durable::{Survives, open_directory, read_whole, replace},
+    file_lock::FileLock,
+};
+use guild_jobs::{Accepted, JobStore, Ledger};
+use guild_telemetry::record;
+use guild_trust::seal::Seals;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+    task::{block_in_place, spawn_blocking},
+    time::sleep,
+};
+
+use crate::{events::Hub, members::opener::Opener};
+
+/// How long a decision about a job is tried before its caller is told that the store is away.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The interval at which a host looks for jobs to take, if nothing wakes it.
+const LOOK: Duration = Duration::from_secs(1);
+/// Bytes of the cluster's key.
+const KEY_BYTES: usize = 32;
+
+/// The host's place in its cluster.
+pub(crate) struct Cluster {
+    name: String,
+    key: [u8; KEY_BYTES],
+    link: Link,
+    logs: Logs,
+    presence: Presence,
+    queue: Queue,
+    /// The beginning of the ids of events, which is the same at each host.
+    log_id: String,
+    members: Mutex<BTreeMap<MemberKey, ServedMember>>,
+    /// Notified when a member is added, whose jobs have to be heard of.
+    added: Notify,
+    /// Notified when there may be a job to take.
+    waiting: Notify,
+    /// Whether the jobs that there were at the start are known.
+    caught_up: watch::Sender<bool>,
+    /// Held as long as this life of the host, so that no other process is a host of the same name and directory.
+    _lock: FileLock,
+}
+
+/// A member that this host serves.
+struct ServedMember {
+    jobs: MemberJobs,
+    store: Weak<JobStore>,
+}
+
+impl Cluster {
+    /// Joins the cluster, as a host that others reach at `url`.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that says what to do when the servers cannot be reached or do not keep what they acknowledge,
+    /// when a stream is missing or has another shape, and when a host of the same name is alive.
+    pub(crate) async fn join(options: &ClusterOptions, config: &Config, url: String) -> Result<Arc<Self>, String> {
+        let key = read_key(options)?;
+        let (lock, directory) = own_directory(config.directory.as_deref(), &options.host)?;
+        let texts = |urls: &[url::Url]| urls.iter().map(|url| url.as_str().to_owned()).collect::<Vec<_>>();
+        Link::check_servers(&texts(&options.monitor)).await.map_err(|e| e.to_string())?;
+        let link = Link::connect(&Options {
+            servers: texts(&options.servers),
+            host: options.host.clone(),
+            credentials: options.credentials.clone(),
+            authority: options.ca.clone(),
+        });
+        let link = link.await.map_err(|e| e.to_string())?;
+        link.check_streams().await.map_err(|e| e.to_string())?;
+        let log_id = link.log_id().await.map_err(|e| e.to_string())?;
+        let owner = Owner::new(&options.host);
+        let logs = Logs::new(link.clone(), owner.clone(), PATIENCE);
+        let url = options.url.as_ref().map_or(url, |url| url.as_str().to_owned());
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let card = Card { url, version, roots: roots(config), ..Card::default() };
+        let (identity, times) = (Identity { owner, directory }, Times::default());
+        let joined = Presence::join(link.clone(), Key::new(key), identity, card, times, &Handle::current());
+        let presence = joined.await.map_err(|e| e.to_string())?;
+        tracing::info!("the host {} is in the cluster {}", options.host, options.name);
+        Ok(Arc::new(Self {
+            name: options.name.clone(),
+            key,
+            link,
+            logs,
+            presence,
+            queue: Queue::default(),
+            log_id,
+            members: Mutex::default(),
+            added: Notify::new(),
+            waiting: Notify::new(),
+            caught_up: watch::Sender::new(false),
+            _lock: lock,
+        }))
+    }
+
+    /// The beginning of the ids of events.
+    pub(crate) fn log_id(&self) -> &str {
+        &self.log_id
+    }
+
+    /// The seals of jobs, which are the same at each host.
+    pub(crate) fn seals(&self) -> Seals {
+        Seals::of_cluster(&self.name, self.key)
+    }
+
+    /// The ledger of the jobs of a member.
+    pub(crate) fn ledger(self: &Arc<Self>, member: &MemberKey) -> Arc<dyn Ledger> {
+        Arc::new(self.jobs(member))
+    }
+
+    fn jobs(self: &Arc<Self>, member: &MemberKey) -> MemberJobs {
+        let (this, key) = (Arc::downgrade(self), member.clone());
+        let needs = move |plan: &Accepted| this.upgrade().map_or_else(Needs::default, |this| this.needs(&key, plan));
+        MemberJobs::new(self.logs.clone(), member.clone(), Arc::new(needs), Handle::current())
+    }
+
+    /// What a host needs to carry a plan out that this one accepted.
+    fn needs(&self, member: &MemberKey, plan: &Accepted) -> Needs {
+        let card = self.presence.card();
+        let reads = plan
+            .plan
+            .session()
+            .is_none_or(|session| session.tools.iter().any(|tool| FILE_TOOLS.contains(&tool.as_str())));
+        Needs {
+            runtime: plan.agent.clone(),
+            roots: if reads { card.roots } else { Vec::new() },
+            hall: false,
+            member: card.members.get(member.as_str()).cloned().unwrap_or_default(),
+        }
+    }
+
+    fn members(&self) -> MutexGuard<'_, BTreeMap<MemberKey, ServedMember>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a member that this host serves from now on. Its jobs are heard of.
+    pub(crate) fn add(self: &Arc<Self>, member: &MemberKey, store: &Arc<JobStore>) {
+        let served = ServedMember { jobs: self.jobs(member), store: Arc::downgrade(store) };
+        self.members().insert(member.clone(), served);
+        if *self.caught_up.borrow() {
+            self.added.notify_one();
+        }
+    }
+
+    /// Waits until the jobs that there were at the start are known.
+    pub(crate) async fn caught_up(&self) {
+        let _ = self.caught_up.subscribe().wait_for(|is_caught_up| *is_caught_up).await;
+    }
+
+    /// Waits until another host has declared this one dead, and tells why. Its jobs are others' then.
+    pub(crate) async fn died(&self) -> String {
+        self.presence.died().await
+    }
+
+    /// Whether this host may begin something: the others hear of it.
+    pub(crate) fn may_begin(&self) -> bool {
+        self.presence.may_begin()
+    }
+
+    /// Leaves the cluster: others take the jobs that this host still holds.
+    pub(crate) async fn leave(&self) {
+        if let Err(e) = self.presence.leave().await {
+            tracing::warn!("the other hosts take over when this one has been silent for a while: {e}");
+        }
+    }
+
+    /// Hears of all jobs, and tells of events, as long as the host runs.
+    pub(crate) async fn follow(self: Arc<Self>, events: Arc<Hub>) {
+        let (mut news, mut last) = (Jobs::latest(self.link.clone()), 0);
+        loop {
+            let seen = tokio::select! {
+                seen = news.next() => seen,
+                () = self.added.notified() => {
+                    news = Jobs::latest(self.link.clone());
+                    continue;
+                }
+            };
+            let is_caught_up = *self.caught_up.borrow();
+            let Some(seen) = seen else {
+                if !is_caught_up {
+                    events.begin_after(last);
+                    self.caught_up.send_replace(true);
+                }
+                continue;
+            };
+            // The store waits for its files for a moment.
+            block_in_place(|| self.hear(&seen));
+            // After a new beginning, the events of before are known.
+            if is_caught_up && seen.sequence > last {
+                let told = seen.job_events();
+                for event in told.iter().filter(|_| seen.writer == *self.logs.own()) {
+                    if let EventDetail::JobEnded { status, .. } = &event.detail {
+                        record::job_ended(&seen.name.member, *status);
+                    }
+                }
+                events.hear(&seen.name.member, seen.sequence, told);
+            }
+            last = last.max(seen.sequence);
+        }
+    }
+
+    /// Passes the news of a job to the store of its member, and to the queue.
+    fn hear(&self, seen: &JobSeen) {
+        let own = self.logs.own();
+        self.queue.hear(seen, own);
+        let store = self.members().get(&seen.name.member).and_then(|member| member.store.upgrade());
+        if let Some(store) = store {
+            match seen.news(own) {
+                Ok(news) => store.hear(&seen.name.job, news),
+                Err(e) => tracing::error!(job = %seen.name.job, "{e}"),
+            }
+        }
+        if seen.standing.holder == Holder::Waiting {
+            self.waiting.notify_one();
+        }
+    }
+
+    /// Takes jobs that wait, and those of dead hosts, as long as this host has places for them.
+    pub(crate) async fn take_jobs(self: Arc<Self>, opener: Arc<Opener>) {
+        let mut hosts = self.presence.changes();
+        loop {
+            self.show(&opener);
+            match take_next(&self.queue, &self.logs, &self.presence).await {
+                Ok(Some((name, job))) => {
+                    self.adopt(name, job).await;
+                    continue;
+                }
+                Ok(None) => {}
+                Err(e) => tracing::warn!("no waiting job can be taken at the moment: {e}"),
+            }
+            tokio::select! {
+                () = self.waiting.notified() => {}
+                changed = hosts.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    self.queue.orphan(|owner| self.presence.is_over(owner));
+                }
+                () = sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Shows the other hosts what this one can do now.
+    fn show(&self, opener: &Opener) {
+        let context = opener.context();
+        let most = u32::try_from(context.permits.available_permits()).unwrap_or(u32::MAX);
+        let places = Runtime::ALL.iter().filter_map(|runtime| {
+            let load = context.resources.runtimes.get(*runtime).ok()?.queue.load();
+            let waiting = u32::try_from(load.waiting).unwrap_or(u32::MAX);
+            let free = load.permits.saturating_sub(load.held).saturating_sub(waiting);
+            Some((runtime.to_string(), free.min(most)))
+        });
+        let members = opener.roster.now().members();
+        let loaded = members.iter().filter_map(|(key, entry)| {
+            let component = entry.member()?.component();
+            Some((key.clone(), component.ready()?.plugin.sha256().to_owned()))
+        });
+        let (places, loaded) = (places.collect(), loaded.collect());
+        self.presence.tell(|card| (card.places, card.members) = (places, loaded));
+    }
+
+    /// Carries a job out that this host has taken.
+    async fn adopt(&self, name: JobName, taken: Box<Folded>) {
+        let served = self.members().get(&name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
+        let Some((jobs, Some(store))) = served else {
+            return tracing::error!(job = %name.job, "the job was taken, and its member {} is not here", name.member);
+        };
+        let adopted = spawn_blocking(move || {
+            let hold = jobs.hold(&name.job, &taken);
+            let why = match store.adopt(&name.job, hold.clone()) {
+                Ok(()) => return tracing::info!(job = %name.job, "the job goes on at this host"),
+                Err(why) => why.to_string(),
+            };
+            tracing::error!(job = %name.job, "the job that was taken cannot go on here: {why}");
+            if let Err(e) = hold.release(&why) {
+                tracing::error!(job = %name.job, "the job cannot be given back: {e}");
+            }
+        });
+        if adopted.await.is_err() {
+            tracing::error!("the host failed while it took a job");
+        }
+    }
+}
+
+/// The names of the read roots of the configuration.
+fn roots(config: &Config) -> Vec<String> {
+    let name = |root: &guild_config::ReadRoot| {
+        let own = || Some(root.path.file_name()?.to_str()?.to_owned());
+        root.name.clone().or_else(own)
+    };
+    config.roots.iter().filter_map(name).collect()
+}
+
+/// The cluster's key: 64 hexadecimal digits.
+fn read_key(options: &ClusterOptions) -> Result<[u8; KEY_BYTES], String> {
+    let secret = options.key.read().map_err(|why| format!("[cluster]: {why}"))?;
+    let digits = secret.expose().as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+    bytes.filter(|_| digits.len() == 2 * KEY_BYTES).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
+        format!("[cluster]: the key in {} is not of {} hexadecimal digits; copy it from another host", options.key, 2 * KEY_BYTES)
+    })
+}
+
+/// The directory of a host beside `guild.toml`; the host's name follows.
+const DIRECTORY: &str = "guild.cluster";
+/// The file in it that is locked.
+const LOCK: &str = "lock";
+/// The file in it with its id.
+const ID: &str = "id";
+
+/// The lock of the host's own directory, and the directory's id: whoever has the lock knows that earlier hosts with it
+/// have ended.
+fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, String), String> {
+    let directory = directory.ok_or("[cluster]: there is no configuration directory; name a guild.toml")?;
+    let own = directory.join(DIRECTORY).join(host);
+    let failed = |e: io::Error| format!("[cluster]: {}: {e}", own.display());
+    fs::create_dir_all(&own).map_err(failed)?;
+    let dir = Arc::new(open_directory(&own).map_err(failed)?);
+    let lock = FileLock::try_acquire(&dir, LOCK).map_err(failed)?;
+    let lock = lock.ok_or_else(|| {
+        format!("[cluster]: another process is the host {host:?}; give each host its own `host` in [cluster]")
+    })?;
+    let id = read_whole(&dir, ID, 256).map_err(failed)?.map(|(id, _)| String::from_utf8_lossy(&id).trim().to_owned());
+    if let Some(id) = id.filter(|id| !id.is_empty()) {
+        return Ok((lock, id));
+    }
+    let id = Owner::new(host).incarnation;
+    replace(&dir, ID, format!("{id}\n").as_bytes(), Survives::PowerCut).map_err(failed)?;
+    Ok((lock, id))
+}
