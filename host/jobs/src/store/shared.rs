@@ -248,7 +248,9 @@ impl JobStore {
     ) -> PruneReport {
         let mut report = PruneReport::default();
         let chosen = |entry: &Arc<Entry>| entry.with_meta(|meta| meta.status != JobStatus::Running && is_chosen(meta));
-        for entry in self.catalog.read().entries().iter().filter(|entry| chosen(entry)) {
+        // The index is not locked while a job is removed from it.
+        let entries = self.catalog.read().entries();
+        for entry in entries.iter().filter(|entry| chosen(entry)) {
             let may = |status| match status {
                 JobStatus::Running => Err(StoreError::Refused("the job runs".to_owned())),
                 _ => Ok(()),
