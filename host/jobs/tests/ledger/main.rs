@@ -227,7 +227,7 @@ fn a_failed_job_is_cancelled_and_deleted_at_another_host_with_its_whole_error() 
 fn old_jobs_of_all_hosts_are_removed_by_one() {
     let (_, a, b) = two_hosts();
     let jobs = [a.start("1"), b.start("2"), a.start("3")];
-    jobs.iter().take(2).for_each(|job| drop(job.complete(Some("done")).unwrap()));
+    jobs.iter().take(2).for_each(|job| assert_eq!(job.complete(Some("done")).unwrap(), JobStatus::Completed));
     a.listens();
     a.member.clock.advance(100);
     let report = a.store.prune(std::time::Duration::from_secs(50), &[JobStatus::Completed]);
@@ -342,6 +342,33 @@ fn no_job_begins_while_the_ledger_is_away() {
     logs.is_away.store(false, Ordering::Relaxed);
     assert!(is_unknown(&a.store, id.as_str()) && is_unknown(&b.store, id.as_str()));
     assert!(a.store.create(NewJob { id, ..new_job(&a.store, "d") }).is_ok(), "the same id can be tried again");
+}
+
+#[test]
+fn the_last_picture_of_a_job_is_shown_while_the_ledger_is_away() {
+    let (logs, a, b) = two_hosts();
+    let job = a.start("d");
+    job.update_summary("half-way").unwrap();
+    settle(&job);
+    b.listens();
+    logs.is_away.store(true, Ordering::Relaxed);
+    assert_eq!(status(&b.store, job.id()).summary.as_deref(), Some("half-way"));
+    assert!(matches!(b.store.cancel(job.id().as_str()), Err(StoreError::Unavailable(_))));
+    assert!(matches!(b.store.transcript(job.id()), Err(StoreError::Unavailable(_))));
+}
+
+#[test]
+fn a_host_that_takes_a_job_again_stops_the_work_that_it_lost_unnoticed() {
+    let (_, a, b) = two_hosts();
+    let job = a.start("d");
+    let id = job.id().clone();
+    b.listens().takes(&id).unwrap();
+    a.takes(&id).unwrap();
+    assert!(job.cancelled().is_cancelled() && !a.resumed().cancelled().is_cancelled());
+    assert!(matches!(b.resumed().complete(Some("of b")), Err(StoreError::Lost)));
+    a.listens();
+    a.resumed().complete(Some("of a")).unwrap();
+    assert_eq!(b.listens().store.result(id.as_str()).unwrap().output, "of a");
 }
 
 #[tokio::test]
