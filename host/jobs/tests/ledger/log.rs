@@ -45,12 +45,19 @@ impl Log {
     }
 }
 
+/// A host that is told of jobs.
+struct Listener {
+    host: &'static str,
+    store: Arc<JobStore>,
+    /// The number of appends of each job that it was told of.
+    told: BTreeMap<JobId, usize>,
+}
+
 /// The logs of all jobs.
 #[derive(Default)]
 pub(crate) struct Logs {
     jobs: Mutex<BTreeMap<JobId, Log>>,
-    /// The hosts, and the number of appends of each job that each was told of.
-    hosts: Mutex<Vec<(&'static str, Arc<JobStore>, BTreeMap<JobId, usize>)>>,
+    hosts: Mutex<Vec<Listener>>,
     pub(crate) events: Mutex<Vec<JobEvent>>,
     /// Whether no host can reach the logs.
     pub(crate) is_away: AtomicBool,
@@ -73,13 +80,13 @@ impl Logs {
 
     /// Adds a host, which is told of jobs from now on.
     pub(crate) fn join(&self, host: &'static str, store: &Arc<JobStore>) {
-        self.hosts.lock().unwrap().push((host, store.clone(), BTreeMap::new()));
+        self.hosts.lock().unwrap().push(Listener { host, store: store.clone(), told: BTreeMap::new() });
     }
 
     /// Tells one host of all changes that it does not know yet, as its consumer of the log does a moment later.
     pub(crate) fn tell(&self, to: &str) {
         let mut news = Vec::new();
-        for (host, store, told) in self.hosts.lock().unwrap().iter_mut().filter(|(host, ..)| *host == to) {
+        for Listener { host, store, told } in self.hosts.lock().unwrap().iter_mut().filter(|one| one.host == to) {
             for (job, log) in self.jobs.lock().unwrap().iter() {
                 if told.insert(job.clone(), log.appends) != Some(log.appends) {
                     let is_held = log.holder.is_some_and(|(holder, _)| holder == *host);
