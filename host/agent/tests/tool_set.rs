@@ -14,7 +14,7 @@ use guild_agent::{Broker, ToolSet};
 use guild_session::{
     files::{Files, GrepRequest, GrepResult, Listing},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
-    transcript::Entry,
+    transcript::{Entry, Journal},
     web::{Fetch, Hit, Search, Web},
 };
 use serde_json::{Value, json};
@@ -75,6 +75,62 @@ impl<F: Fn() -> Result<Value, ToolError> + Send + Sync> Tools for Own<F> {
 
     async fn call(&self, _: ToolCall) -> Result<Value, ToolError> {
         (self.answer)()
+    }
+}
+
+/// A journal that waits for other hosts' store, with the order of all that happens.
+struct Shared {
+    order: Arc<Mutex<Vec<&'static str>>>,
+    settled: Result<(), ToolError>,
+}
+
+#[async_trait]
+impl Journal for Shared {
+    fn write(&self, entry: &Entry) {
+        let entry = match entry {
+            Entry::Call { .. } => "call",
+            Entry::Result { error: None, .. } => "result",
+            Entry::Result { .. } => "error",
+            _ => "other",
+        };
+        self.order.lock().unwrap().push(entry);
+    }
+
+    fn log(&self, _: &str) {}
+
+    async fn settled(&self) -> Result<(), ToolError> {
+        self.order.lock().unwrap().push("stored");
+        self.settled.clone()
+    }
+}
+
+#[tokio::test]
+async fn a_call_with_an_effect_is_made_once_its_entry_is_stored() {
+    let dir = sources();
+    let unavailable = ToolError::Unavailable("the store cannot be reached".to_owned());
+    for (settled, tool, expected) in [
+        (Ok(()), "act", &["call", "stored", "effect", "result"][..]),
+        (Err(unavailable), "act", &["call", "stored", "error"]),
+        // The session ends here, and its job goes on elsewhere.
+        (Err(ToolError::JobEnded), "act", &["call", "stored"]),
+        // A call that another host may make again waits for nothing.
+        (Ok(()), "Read", &["call", "result"]),
+        (Ok(()), "log_question", &["call", "result"]),
+    ] {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let effects = order.clone();
+        let act = Own::tools("act", move || {
+            effects.lock().unwrap().push("effect");
+            Ok(json!("done"))
+        });
+        let job: Arc<dyn Tools> = Arc::new(Job::default());
+        let files = roots(&dir.path().join("docs"));
+        let tool_set = ToolSet::new(1, [act, job]).unwrap();
+        let read = names(&["Read"]);
+        let tool_set = tool_set.with_read_only(&Broker::new(Some(files)), &Web::default(), &read, &read);
+        let tool_set = tool_set.with_journal(Arc::new(Shared { order: order.clone(), settled: settled.clone() }));
+        let answer = tool_set.call(call(tool, json!({"file_path": "docs/a.md"}))).await;
+        assert_eq!((answer.is_ok(), &order.lock().unwrap()[..]), (settled.is_ok(), expected), "{tool}");
     }
 }
 

@@ -59,6 +59,7 @@
 pub mod blobs;
 pub mod claims;
 pub mod error;
+pub mod ledger;
 pub mod link;
 pub mod log;
 pub mod presence;

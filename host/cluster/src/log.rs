@@ -193,24 +193,38 @@ impl Logs {
     /// The records as lines that one message can hold. Long texts go to blobs first.
     async fn payload(&self, mut records: Vec<Record>) -> Result<Bytes, StoreError> {
         let invalid = |e: serde_json::Error| StoreError::Damaged(format!("a record cannot be written: {e}"));
+        // The longest text that stays. It shrinks until the records fit.
+        let mut room = TEXT_BYTES;
         loop {
-            let lines = encode(&records).map_err(invalid)?;
-            let texts = records.iter_mut().filter_map(Record::content).filter_map(|content| match content {
+            let contents = records.iter_mut().filter_map(Record::content).filter_map(|content| match content {
+                // Bytes cannot stand in a record at all.
+                Content::Bytes(_) => Some((usize::MAX, content)),
                 Content::Text { text } => Some((text.len(), content)),
                 Content::Blob(_) => None,
             });
-            let Some((size, largest)) = texts.max_by_key(|(size, _)| *size) else { return Ok(lines.into()) };
-            if size <= TEXT_BYTES && lines.len() <= APPEND_BYTES {
-                return Ok(lines.into());
+            let Some((size, largest)) = contents.max_by_key(|(size, _)| *size) else {
+                return encode(&records).map(Bytes::from).map_err(invalid);
+            };
+            if size <= room {
+                let lines = encode(&records).map_err(invalid)?;
+                if lines.len() <= APPEND_BYTES {
+                    return Ok(lines.into());
+                }
+                room = size - 1;
+                continue;
             }
-            let Content::Text { text } = largest else { continue };
-            let blob = self.blobs.put(Bytes::from(std::mem::take(text))).await?;
+            let bytes = match largest {
+                Content::Text { text } => Bytes::from(std::mem::take(text)),
+                Content::Bytes(bytes) => std::mem::take(bytes),
+                Content::Blob(_) => continue,
+            };
+            let blob = self.blobs.put(bytes).await?;
             *largest = Content::Blob(blob);
         }
     }
 
     /// Makes a job of these files. With `hold`, this host holds it from the first moment; otherwise it waits. Returns the
-    /// job's first sequence, or `None` if there is such a job already.
+    /// job without its files, or `None` if there is such a job already.
     ///
     /// # Errors
     ///
@@ -222,14 +236,18 @@ impl Logs {
         files: BTreeMap<String, Content>,
         hold: bool,
         mut append: Append,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<Folded>, StoreError> {
         let born = std::iter::once(Record::Born { needs: needs.clone() });
         let puts = files.into_iter().map(|(file, content)| Record::Put { file, content });
         let own = hold.then(|| Record::Own { owner: self.own.clone(), epoch: 1 });
         append.records = born.chain(puts).chain(own).chain(append.records).collect();
+        let head = Some(append.head.clone());
         let after = After { standing: after(Standing::default(), &append.records), needs };
         match self.append(name, 0, append, &after).await? {
-            Written::Stored { sequence, .. } => Ok(Some(sequence)),
+            Written::Stored { sequence: tail, .. } => {
+                let After { standing, needs } = after;
+                Ok(Some(Folded { standing, tail, needs, files: BTreeMap::new(), head }))
+            }
             Written::Refused => Ok(None),
         }
     }
@@ -295,18 +313,24 @@ impl Logs {
             match piece {
                 Content::Text { text } => content.extend_from_slice(text.as_bytes()),
                 Content::Blob(blob) => content.append(&mut self.blobs.get(blob).await?),
+                Content::Bytes(bytes) => content.extend_from_slice(bytes),
             }
         }
         Ok(content)
     }
 
-    /// Writes a job's files into a directory, which is that of the job alone.
+    /// Writes a job's files into a directory, which is that of the job alone; only those that are `wanted`.
     ///
     /// # Errors
     ///
     /// Returns an error when a blob cannot be read or a file cannot be written.
-    pub async fn fetch(&self, job: &Folded, into: &Dir) -> Result<(), StoreError> {
-        for (file, pieces) in &job.files {
+    pub async fn fetch(
+        &self,
+        job: &Folded,
+        wanted: &(dyn Fn(&str) -> bool + Sync),
+        into: &Dir,
+    ) -> Result<(), StoreError> {
+        for (file, pieces) in job.files.iter().filter(|(file, _)| wanted(file)) {
             let failed = |e: io::Error| StoreError::Damaged(format!("the job's file {file} cannot be written: {e}"));
             let content = self.content(pieces).await?;
             if let Some(parent) = Path::new(file).parent() {

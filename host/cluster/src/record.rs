@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use guild_contract::text::hex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -44,6 +45,19 @@ pub enum Content {
     },
     /// Bytes that are too many, or are no text.
     Blob(Blob),
+    /// Bytes of which a blob is made before the record is written.
+    #[serde(skip)]
+    Bytes(Bytes),
+}
+
+impl Content {
+    /// A content: a text where it is one.
+    pub fn of(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Text { text },
+            Err(e) => Self::Bytes(e.into_bytes().into()),
+        }
+    }
 }
 
 /// A record.

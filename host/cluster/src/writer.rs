@@ -52,6 +52,8 @@ struct Queue {
     /// Whether the picture is not stored yet.
     head_changed: bool,
     events: Vec<String>,
+    /// The append by which the host ends its hold, after all others. It is not divided.
+    last: Option<Append>,
     /// The number of changes so far.
     changes: u64,
     /// Whether somebody waits.
@@ -127,6 +129,21 @@ impl Writer {
     /// Queues an event: JSON, which goes with the next append.
     pub fn announce(&self, event: String) {
         self.change(|queue| queue.events.push(event));
+    }
+
+    /// Ends the hold, by an end or by `free`: appends `last` after all that is queued, and waits until that is stored.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job was lost; nothing of `last` is stored then.
+    pub async fn finish(&self, last: Append) -> Result<(), NotStored> {
+        self.change(|queue| queue.last = Some(last));
+        self.settled(None).await
+    }
+
+    /// The picture of the job as it is now.
+    pub fn head(&self) -> String {
+        self.shared.queue().head.clone()
     }
 
     fn change(&self, change: impl FnOnce(&mut Queue)) {
@@ -218,13 +235,16 @@ struct Batch {
     append: Append,
     /// The number of changes that are stored once this is.
     changes: u64,
+    /// Whether this ends the hold.
+    is_last: bool,
 }
 
 impl Appends {
     async fn run(mut self) {
         while self.wait().await {
             let Some(batch) = self.batch() else { continue };
-            if !self.store(batch).await || self.standing.is_ended() {
+            let is_last = batch.is_last;
+            if !self.store(batch).await || is_last {
                 return;
             }
         }
@@ -233,7 +253,9 @@ impl Appends {
     /// Waits until there is something to append. False when the writer is closed.
     async fn wait(&self) -> bool {
         let is_due = |queue: &Queue| queue.is_closed || queue.is_urgent || queue.bytes >= FULL;
-        let is_empty = |queue: &Queue| queue.records.is_empty() && queue.events.is_empty() && !queue.head_changed;
+        let is_empty = |queue: &Queue| {
+            queue.records.is_empty() && queue.events.is_empty() && queue.last.is_none() && !queue.head_changed
+        };
         loop {
             let (due, empty, closed) = {
                 let queue = self.shared.queue();
@@ -274,13 +296,13 @@ impl Appends {
             (events, event_bytes) = (events + 1, event_bytes + event.len() + 1);
         }
         let is_all = records == queue.records.len() && events == queue.events.len();
-        if is_all && records == 0 && events == 0 && !queue.head_changed {
+        if is_all && records == 0 && events == 0 && queue.last.is_none() && !queue.head_changed {
             queue.is_urgent = false;
             let changes = queue.changes;
             self.progress.send_modify(|progress| progress.stored = changes);
             return None;
         }
-        let append = Append {
+        let mut append = Append {
             records: queue.records.drain(..records).collect(),
             head: queue.head.clone(),
             events: queue.events.drain(..events).collect(),
@@ -288,10 +310,19 @@ impl Appends {
         queue.bytes = queue.bytes.saturating_sub(bytes);
         let before = self.progress.borrow().stored;
         if is_all {
-            (queue.is_urgent, queue.head_changed) = (false, false);
+            (queue.is_urgent, queue.head_changed) = (queue.last.is_some(), false);
+        }
+        let event_room = EVENTS_BYTES.saturating_sub(event_bytes);
+        let last = queue.last.take_if(|last| is_all && last.events.iter().map(String::len).sum::<usize>() < event_room);
+        let is_last = last.is_some();
+        if let Some(last) = last {
+            append.records.extend(last.records);
+            append.events.extend(last.events);
+            append.head = last.head;
         }
         // A part of the queue settles nothing that was queued later than the part.
-        Some(Batch { append, changes: if is_all { queue.changes } else { before } })
+        let is_all = is_all && queue.last.is_none();
+        Some(Batch { append, changes: if is_all { queue.changes } else { before }, is_last })
     }
 
     /// Appends a batch, however long the store is away. False when the job is lost or the writer closed.
@@ -321,10 +352,11 @@ impl Appends {
                     self.progress.send_modify(|progress| {
                         (progress.stored, progress.tail, progress.away) = (batch.changes, sequence, None);
                     });
-                    if is_overtaken && !self.standing.is_ended() {
+                    if is_overtaken && !batch.is_last {
                         self.lose().await;
+                        return false;
                     }
-                    return !is_overtaken;
+                    return true;
                 }
                 Ok(Written::Refused) => {
                     self.lose().await;

@@ -66,7 +66,7 @@ async fn a_job_that_waits_is_taken_once_with_all_that_was_recorded() {
     assert_eq!(taken.len(), 1);
     assert_eq!(taken[0].standing.epoch, 1);
     let directory = TempDir::new(ambient_authority()).unwrap();
-    b.fetch(&taken[0], &directory).await.unwrap();
+    b.fetch(&taken[0], &|_| true, &directory).await.unwrap();
     assert_eq!(directory.read_to_string("task.md").unwrap(), "Look.");
 }
 
@@ -160,7 +160,7 @@ async fn long_texts_and_bytes_go_to_blobs_and_come_back_whole() {
     writer.settled(None).await.unwrap();
     let directory = TempDir::new(ambient_authority()).unwrap();
     let read = b.read(&name).await.unwrap();
-    b.fetch(&read, &directory).await.unwrap();
+    b.fetch(&read, &|_| true, &directory).await.unwrap();
     assert_eq!(directory.read_to_string("transcript.jsonl").unwrap(), format!("first\n{long}"));
     assert_eq!(directory.read("artifacts/plot/a.png").unwrap(), [0, 255, 7]);
 }
@@ -223,8 +223,7 @@ async fn a_server_that_is_away_is_named_with_what_to_do() {
         std::time::Duration::from_millis(100),
     );
     let name = job("j1");
-    assert!(birth(&a, &name, true).await.is_some());
-    let born = a.read(&name).await.unwrap();
+    let born = birth(&a, &name, true).await.unwrap();
     let writer = Writer::start(a.clone(), name.clone(), &born, head("running"), &Handle::current());
     nats.kill(0);
     writer.record(Record::add("log.txt", "kept in the queue"));

@@ -193,6 +193,7 @@ pub trait Hold: Send + Sync {
 pub struct News {
     /// The picture of the job; `None` if it is deleted.
     pub head: Option<Head>,
-    /// Whether this host holds the job.
+    /// Whether this host holds the job after the change, or has taken it since: news that is older than the append by
+    /// which the host took the job must not make it stop.
     pub is_held: bool,
 }

@@ -9,7 +9,7 @@ use guild_cluster::{
     link::{Link, Options},
     log::{Append, JobName, Logs},
     presence::{Card, Identity, Presence},
-    record::{Content, Owner, Record},
+    record::{Content, Folded, Owner, Record},
     rules::Times,
     seal::Key,
     streams::Capacity,
@@ -59,13 +59,12 @@ pub(crate) fn text(text: &str) -> Content {
 
 /// Begins a job that the host holds.
 pub(crate) async fn begin(logs: &Logs, name: &JobName) -> Writer {
-    assert!(birth(logs, name, true).await.is_some());
-    let born = logs.read(name).await.unwrap();
+    let born = birth(logs, name, true).await.unwrap();
     Writer::start(logs.clone(), name.clone(), &born, head("running"), &Handle::current())
 }
 
-/// Begins a job, and returns its first sequence.
-pub(crate) async fn birth(logs: &Logs, name: &JobName, hold: bool) -> Option<u64> {
+/// Begins a job.
+pub(crate) async fn birth(logs: &Logs, name: &JobName, hold: bool) -> Option<Folded> {
     let files = BTreeMap::from([("task.md".to_owned(), text("Look."))]);
     let append = Append { head: head("running"), ..Append::default() };
     logs.begin(name, Needs::of("api"), files, hold, append).await.unwrap()

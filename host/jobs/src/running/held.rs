@@ -76,10 +76,10 @@ impl RunningJob {
     ///
     /// Returns [`Refused::Lost`] if the job is not this host's any more.
     pub async fn settled(&self) -> Result<(), Refused> {
-        match &self.hold {
-            None => Ok(()),
-            Some(hold) => hold.settled().await,
-        }
+        let Some(hold) = &self.hold else { return Ok(()) };
+        hold.settled().await?;
+        // Lines that a lost job writes are dropped, so there may be nothing to wait for.
+        if lock(&self.record).is_lost { Err(Refused::Lost) } else { Ok(()) }
     }
 
     /// Ends the job in the ledger, which decides. `files` is locked. A job whose last files cannot be read is given back, so
@@ -176,10 +176,11 @@ impl RunningJob {
 
     fn stop(&self) {
         self.cancelled.cancel();
+        // This comes before lines are dropped, so that nobody takes a dropped line for a stored one.
+        lock(&self.record).is_lost = true;
         lock(&self.log).close();
         lock(&self.transcript).close();
         self.artifacts.close();
-        lock(&self.record).is_lost = true;
         self.changed.send_replace(());
         self.written.send_modify(|_| {});
     }

@@ -67,25 +67,30 @@ impl JobStore {
     }
 
     /// Carries out a job that waited, or whose host is dead, which this host holds now. It is resumed as a job that a
-    /// host interrupted: completed, continued or failed. It blocks.
+    /// host interrupted: completed, continued or failed. The ledger fetches all that was stored before the host took
+    /// the job. It blocks.
     ///
     /// # Errors
     ///
     /// Returns the reason when the job's files cannot be had, or the ledger refuses its end. The hold is dropped then.
     pub fn adopt(&self, id: &JobId, hold: Arc<dyn Hold>) -> Result<(), StoreError> {
         let _reading = lock(&self.recovery.reading);
-        let entry = self.catalog.read().get(id.as_str());
-        let _files = entry.as_ref().map(|entry| lock(&entry.files));
+        let entry = self.find(id.as_str())?;
+        // This host may have held the job before, and not have noticed that it lost it.
+        if let Some(job) = self.running(id.as_str()) {
+            job.lose();
+        }
+        let _files = lock(&entry.files);
         self.copy(id)?;
         let failed = |e: io::Error| StoreError::io(format!("{META} of the job cannot be read"))(e);
         let (meta, _) = record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(failed)?;
-        match (self.recover_job(&meta, true, Some(hold)), &entry) {
-            (Ok(Recovered::Ended(ended)), Some(entry)) => {
+        match self.recover_job(&meta, true, Some(hold)) {
+            Ok(Recovered::Ended(ended)) => {
                 *lock(&entry.state) = State::Ended(ended);
                 self.context.changed();
             }
-            (Ok(recovered), _) => self.insert_recovered(id, Ok(recovered)),
-            (Err(reason), _) => return Err(StoreError::Unavailable(format!("the job cannot be continued: {reason}"))),
+            Ok(resumed) => self.insert_recovered(id, Ok(resumed)),
+            Err(reason) => return Err(StoreError::Unavailable(format!("the job cannot be continued: {reason}"))),
         }
         Ok(())
     }
@@ -213,7 +218,9 @@ impl JobStore {
             return Some(ended.meta.clone());
         }
         let fetched = self.fetch(&entry.id, &|file| file == META).ok()?;
-        record::read_meta(&fetched, &entry.id, &self.context.limits()).ok().map(|(meta, _)| meta)
+        let read = record::read_meta(&fetched, &entry.id, &self.context.limits());
+        self.discard_fetched(&entry.id);
+        read.ok().map(|(meta, _)| meta)
     }
 
     /// Deletes a job whose status `may` be deleted, with its usage written down before.
@@ -248,7 +255,9 @@ impl JobStore {
     ) -> PruneReport {
         let mut report = PruneReport::default();
         let chosen = |entry: &Arc<Entry>| entry.with_meta(|meta| meta.status != JobStatus::Running && is_chosen(meta));
-        for entry in self.catalog.read().entries().iter().filter(|entry| chosen(entry)) {
+        // The index is not locked while a job is removed from it.
+        let entries = self.catalog.read().entries();
+        for entry in entries.iter().filter(|entry| chosen(entry)) {
             let may = |status| match status {
                 JobStatus::Running => Err(StoreError::Refused("the job runs".to_owned())),
                 _ => Ok(()),
@@ -295,6 +304,7 @@ impl JobStore {
         }
         let fetched = self.fetch(&entry.id, &record::is_note)?;
         let (notes, _) = Notes::read(&fetched, &entry.id, &self.context.limits(), None);
+        self.discard_fetched(&entry.id);
         if let State::Elsewhere(job) = &mut *lock(&entry.state)
             && job.head == head
         {
@@ -342,14 +352,19 @@ impl JobStore {
         self.trash.remove(jobs, &last);
         let copied = if_there(jobs.rename(id.as_str(), jobs, &last))
             .and_then(|_| fetched.rename(id.as_str(), jobs, id.as_str()));
+        self.discard_fetched(id);
         copied.map_err(StoreError::io("the job cannot be copied to this host"))
     }
 
-    /// Fetches files of a job into a directory of its name, in a temporary directory that stays until the next time.
+    fn discard_fetched(&self, id: &JobId) {
+        self.trash.remove(&self.context.jobs, &format!("{NEW}{id}"));
+    }
+
+    /// Fetches files of a job into a directory of its name, in a temporary directory; [`Self::discard_fetched`] follows.
     fn fetch(&self, id: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Dir, StoreError> {
         let Some(ledger) = &self.context.ledger else { return Err(StoreError::Unknown(id.to_string())) };
         let (jobs, name) = (&self.context.jobs, format!("{NEW}{id}"));
-        self.trash.remove(jobs, &name);
+        self.discard_fetched(id);
         let made = open_or_make_dir(jobs, &name).and_then(|dir| Ok((open_or_make_dir(&dir, id.as_str())?, dir)));
         let (into, dir) = made.map_err(StoreError::io("the job cannot be copied to this host"))?;
         ledger.fetch(id, wanted, &into).map_err(|refused| {

@@ -85,7 +85,11 @@ impl JobStore {
         if let Some(view) = self.view_now(id) {
             return Ok(view);
         }
-        self.fetch_notes(&entry)?;
+        match self.fetch_notes(&entry) {
+            // While the ledger is away, its last picture of the job is the answer.
+            Err(StoreError::Unavailable(_)) => return Ok(entry.snapshot()),
+            fetched => fetched?,
+        }
         self.refresh(&entry)?;
         let (meta, known) = match &*lock(&entry.state) {
             State::Running(job) => return Ok(job.snapshot()),

@@ -180,7 +180,9 @@ impl Resume for InterruptedJobs {
 
 /// Ends a job that is not resumed. It blocks.
 pub(crate) fn fail(job: &RunningJob, why: &str) {
-    if let Err(e) = job.fail(&interrupted(why)) {
-        tracing::error!(job = %job.id(), "the end of the job could not be stored: {e}");
+    match job.fail(&interrupted(why)) {
+        // Another host has ended the job, or carries it out.
+        Ok(_) | Err(StoreError::Lost) => {}
+        Err(e) => tracing::error!(job = %job.id(), "the end of the job could not be stored: {e}"),
     }
 }

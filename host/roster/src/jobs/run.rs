@@ -17,7 +17,7 @@ use guild_contract::{
     text::{LOGGED_CHARS, one_line},
 };
 use guild_hall::{Attempt, NO_RESULT};
-use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
+use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory, StoreError};
 use guild_sandbox::{CallError, Plugin, RunScope};
 use guild_session::{
     activation::{Activation, Plan, SessionPlan},
@@ -136,10 +136,15 @@ pub(crate) async fn carry_out(assignment: Assignment, held: impl Send) {
     let ended = blocking(move || {
         // Its spending is recorded before its end is published.
         ingress.ledger().flush();
-        Ok(match outcome {
-            Ok(text) => job.complete(text.as_deref())?,
-            Err(reason) => job.fail(&reason)?,
-        })
+        let ended = match outcome {
+            Ok(text) => job.complete(text.as_deref()),
+            Err(reason) => job.fail(&reason),
+        };
+        match ended {
+            // Another host has ended the job, or carries it out.
+            Err(StoreError::Lost) => Ok(()),
+            ended => Ok(ended.map(|_| ())?),
+        }
     });
     if let Err(e) = ended.instrument(tracing::debug_span!(parent: &span, "end-job")).await {
         tracing::error!(job = %id, "the end of the job could not be stored: {}", e.message);

@@ -1,0 +1,202 @@
+//! The ledger of a member's jobs on the logs of the cluster, and the news of jobs for its store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cap_std::fs::Dir;
+use futures::executor::block_on;
+use guild_contract::{JobId, JobStatus, MemberKey};
+use guild_jobs::{Accepted, Birth, Change, Decision, Head, Hold, Ledger, News, Refused, events::JobEvent};
+use tokio::runtime::Handle;
+
+use crate::{
+    claims::Needs,
+    error::StoreError,
+    log::{Append, JobName, Logs},
+    record::{Content, Folded, Owner, Record},
+    rules::Holder,
+    watch::JobSeen,
+    writer::{NotStored, Writer},
+};
+
+/// Tells what a host needs to carry a plan out.
+pub type NeedsOf = Arc<dyn Fn(&Accepted) -> Needs + Send + Sync>;
+
+/// The jobs of one member, which all hosts of the cluster serve. It is cheap to clone.
+#[derive(Clone)]
+pub struct MemberJobs {
+    logs: Logs,
+    member: MemberKey,
+    needs: NeedsOf,
+    runtime: Handle,
+}
+
+impl MemberJobs {
+    /// The jobs of a member. Appends run on `runtime`, which has more than one thread, since the methods of the ledger
+    /// block.
+    pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, runtime: Handle) -> Self {
+        Self { logs, member, needs, runtime }
+    }
+
+    fn name(&self, job: &JobId) -> JobName {
+        JobName { member: self.member.clone(), job: job.clone() }
+    }
+
+    /// The hold on a job that this host has taken, for [`guild_jobs::JobStore::adopt`].
+    pub fn hold(&self, job: &JobId, taken: &Folded) -> Arc<dyn Hold> {
+        let head = taken.head.clone().unwrap_or_default();
+        let writer = Writer::start(self.logs.clone(), self.name(job), taken, head, &self.runtime);
+        Arc::new(HeldJob { writer, runtime: self.runtime.clone() })
+    }
+}
+
+/// Waits for a future that needs the runtime's clock, on a thread that may block.
+fn wait<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+    let _context = runtime.enter();
+    block_on(future)
+}
+
+fn unavailable(error: impl ToString) -> Refused {
+    Refused::Unavailable(error.to_string())
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Refused> {
+    serde_json::to_string(value).map_err(unavailable)
+}
+
+fn record(change: Change) -> Record {
+    match change {
+        Change::Put(file, content) => Record::Put { file, content: Content::of(content) },
+        Change::Add(file, content) => Record::Add { file, content: Content::of(content) },
+        Change::Remove(file) => Record::Remove { file },
+    }
+}
+
+/// The append of a decision: an end, a change of an end, or a deletion.
+fn append(decision: Decision) -> Result<Append, Refused> {
+    let events = vec![json(&decision.event)?];
+    let Some(head) = &decision.head else {
+        return Ok(Append { records: vec![Record::Gone], head: String::new(), events });
+    };
+    let end = (head.meta.status != JobStatus::Running).then_some(Record::End);
+    let records = decision.changes.into_iter().map(record).chain(end).collect();
+    Ok(Append { records, head: json(head)?, events })
+}
+
+/// The picture in a header.
+fn picture(name: &JobName, head: &str) -> Result<Head, StoreError> {
+    let unreadable = |e| StoreError::Damaged(format!("the picture of {} cannot be read: {e}", name.subject()));
+    serde_json::from_str(head).map_err(unreadable)
+}
+
+impl Ledger for MemberJobs {
+    fn begin(&self, birth: Birth<'_>) -> Result<Arc<dyn Hold>, Refused> {
+        let name = self.name(birth.job);
+        let files = birth.files.into_iter().filter_map(|change| match change {
+            Change::Put(file, content) | Change::Add(file, content) => Some((file, Content::of(content))),
+            Change::Remove(_) => None,
+        });
+        let append = Append { records: Vec::new(), head: json(&birth.head)?, events: vec![json(&birth.event)?] };
+        let begun = self.logs.begin(&name, (self.needs)(birth.plan), files.collect(), true, append);
+        let born = wait(&self.runtime, begun).map_err(unavailable)?.ok_or(Refused::Lost)?;
+        Ok(self.hold(birth.job, &born))
+    }
+
+    fn decide(
+        &self,
+        job: &JobId,
+        decide: &(dyn Fn(&Head) -> Option<Decision> + Sync),
+    ) -> Result<(Head, bool), Refused> {
+        let name = self.name(job);
+        let head_of = |job: &Folded| match &job.standing.holder {
+            Holder::Unborn | Holder::Gone => Err(Refused::Lost),
+            _ => picture(&name, job.head.as_deref().unwrap_or_default()).map_err(unavailable),
+        };
+        let decided = self.logs.decide(&name, |job| append(decide(&head_of(job).ok()?)?).ok());
+        let (before, is_stored) = wait(&self.runtime, decided).map_err(unavailable)?;
+        Ok((head_of(&before)?, is_stored))
+    }
+
+    fn fetch(&self, job: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync), into: &Dir) -> Result<(), Refused> {
+        let fetched = async {
+            let job = self.logs.read(&self.name(job)).await.map_err(unavailable)?;
+            if matches!(job.standing.holder, Holder::Unborn | Holder::Gone) {
+                return Err(Refused::Lost);
+            }
+            self.logs.fetch(&job, wanted, into).await.map_err(unavailable)
+        };
+        wait(&self.runtime, fetched)
+    }
+}
+
+/// A job that this host holds.
+struct HeldJob {
+    writer: Writer,
+    runtime: Handle,
+}
+
+fn refused(error: NotStored) -> Refused {
+    match error {
+        NotStored::Lost(_) => Refused::Lost,
+        NotStored::Store(error) => unavailable(error),
+    }
+}
+
+#[async_trait]
+impl Hold for HeldJob {
+    fn record(&self, change: Change) {
+        self.writer.record(record(change));
+    }
+
+    fn show(&self, head: &Head) {
+        match json(head) {
+            Ok(head) => self.writer.show(head),
+            Err(e) => tracing::error!("the picture of a job cannot be written: {e}"),
+        }
+    }
+
+    fn announce(&self, event: &JobEvent) {
+        match json(event) {
+            Ok(event) => self.writer.announce(event),
+            Err(e) => tracing::error!("an event cannot be written: {e}"),
+        }
+    }
+
+    async fn settled(&self) -> Result<(), Refused> {
+        self.writer.settled(None).await.map_err(refused)
+    }
+
+    fn end(&self, last: Decision) -> Result<(), Refused> {
+        wait(&self.runtime, self.writer.finish(append(last)?)).map_err(refused)
+    }
+
+    fn release(&self, why: &str) -> Result<(), Refused> {
+        let free = vec![Record::Free { why: why.to_owned() }];
+        let last = Append { records: free, head: self.writer.head(), events: Vec::new() };
+        wait(&self.runtime, self.writer.finish(last)).map_err(refused)
+    }
+}
+
+impl JobSeen {
+    /// The news for the store of the job's member at the host `own`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job's picture cannot be read.
+    pub fn news(&self, own: &Owner) -> Result<News, StoreError> {
+        let is_gone = self.standing.holder == Holder::Gone;
+        let head = if is_gone { None } else { Some(picture(&self.name, &self.head)?) };
+        Ok(News { head, is_held: self.standing.holder == Holder::Held(own.clone()) })
+    }
+
+    /// The events of the message, in order. One that cannot be read is logged and left out.
+    pub fn job_events(&self) -> Vec<JobEvent> {
+        if self.events.is_empty() {
+            return Vec::new();
+        }
+        serde_json::from_str(&self.events).unwrap_or_else(|e| {
+            tracing::warn!("the events of {} at {} cannot be read: {e}", self.name.subject(), self.sequence);
+            Vec::new()
+        })
+    }
+}
