@@ -23,6 +23,7 @@ mod browser;
 mod claude;
 mod cli;
 mod client;
+mod cluster;
 mod commission_commands;
 mod commissions;
 mod crash;

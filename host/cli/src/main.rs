@@ -29,7 +29,7 @@ use crate::{
     hall::{commission, meet, meeting, pr, project},
     jobs::{job_commands, logs, prune, usage, watch},
     members::{approve, call, list, probe, prompt, sign, test, used},
-    operator::{backup, doctor, health, serve, tls, token},
+    operator::{backup, cluster, doctor, health, serve, tls, token},
     output::log,
     registry::{artifact, install, upgrade},
 };
@@ -130,6 +130,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Sign(args) => sign::sign(&args),
         Command::Token(args) => token::token(args),
         Command::Tls(args) => tls::tls(args),
+        Command::Cluster(args) => on(&mut Builder::new_multi_thread(), cluster::cluster(args)),
         Command::Backup(args) => backup::backup(args),
         Command::Restore(args) => backup::restore(args),
         Command::Health(args) => on(&mut Builder::new_current_thread(), health::health(args)),

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     error::StoreError,
     rules::{Settled, settle},
-    streams::{Capacity, NAMES, all, check, named},
+    streams::{Capacity, LOG, NAMES, all, check, named},
 };
 
 /// The header with the id of a message, which its writer chooses: `HOST#INCARNATION.N`.
@@ -235,6 +235,18 @@ impl Link {
             check(name, &stream.cached_info().config, &needed)?;
         }
         Ok(())
+    }
+
+    /// The time at which the stream of logs was made, in microseconds since 1970 and in hexadecimal digits: another stream
+    /// has other sequences.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the stream cannot be asked for.
+    pub async fn log_id(&self) -> Result<String, StoreError> {
+        let stream = self.context.get_stream(LOG).await;
+        let stream = stream.map_err(|e| StoreError::Unreachable(format!("the stream {LOG}: {e}")))?;
+        Ok(format!("{:x}", stream.cached_info().created.unix_timestamp_nanos() / 1000))
     }
 
     /// The state of all streams.

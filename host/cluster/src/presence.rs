@@ -260,7 +260,7 @@ impl Presence {
     /// # Errors
     ///
     /// Returns an error when the store cannot be reached; others take over after the silence then.
-    pub async fn leave(self) -> Result<(), StoreError> {
+    pub async fn leave(&self) -> Result<(), StoreError> {
         self.task.abort();
         let _ = self.shared.dead.send_replace(Some("the host has left".to_owned()));
         let (own, tail) = (self.shared.identity.owner.host.clone(), self.shared.state().tail);

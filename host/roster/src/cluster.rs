@@ -83,13 +83,13 @@ impl Cluster {
         let (lock, directory) = own_directory(config.directory.as_deref(), &options.host)?;
         let texts = |urls: &[url::Url]| urls.iter().map(|url| url.as_str().to_owned()).collect::<Vec<_>>();
         Link::check_servers(&texts(&options.monitor)).await.map_err(|e| e.to_string())?;
-        let link = Link::connect(&Options {
+        let servers = Options {
             servers: texts(&options.servers),
             host: options.host.clone(),
             credentials: options.credentials.clone(),
             authority: options.ca.clone(),
-        });
-        let link = link.await.map_err(|e| e.to_string())?;
+        };
+        let link = Link::connect(&servers).await.map_err(|e| e.to_string())?;
         link.check_streams().await.map_err(|e| e.to_string())?;
         let log_id = link.log_id().await.map_err(|e| e.to_string())?;
         let owner = Owner::new(&options.host);
@@ -97,8 +97,8 @@ impl Cluster {
         let url = options.url.as_ref().map_or(url, |url| url.as_str().to_owned());
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let card = Card { url, version, roots: roots(config), ..Card::default() };
-        let (identity, times) = (Identity { owner, directory }, Times::default());
-        let joined = Presence::join(link.clone(), Key::new(key), identity, card, times, &Handle::current());
+        let (identity, runtime) = (Identity { owner, directory }, Handle::current());
+        let joined = Presence::join(link.clone(), Key::new(key), identity, card, Times::default(), &runtime);
         let presence = joined.await.map_err(|e| e.to_string())?;
         tracing::info!("the host {} is in the cluster {}", options.host, options.name);
         Ok(Arc::new(Self {
@@ -323,7 +323,11 @@ fn read_key(options: &ClusterOptions) -> Result<[u8; KEY_BYTES], String> {
     let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
     bytes.filter(|_| digits.len() == 2 * KEY_BYTES).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
-        format!("[cluster]: the key in {} is not of {} hexadecimal digits; copy it from another host", options.key, 2 * KEY_BYTES)
+        format!(
+            "[cluster]: the key in {} is not of {} hexadecimal digits; copy it from another host",
+            options.key,
+            2 * KEY_BYTES
+        )
     })
 }
 

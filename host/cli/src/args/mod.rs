@@ -24,7 +24,7 @@ use self::{
     jobs::{Dispatch, Job, List, Logs, Prune, Run, Usage, Watch},
     meeting::{Meet, Meeting},
     members::{Approve, Audit, Call, Members, Probe, Prompt, Sign, Test},
-    operator::{Backup, Doctor, Health, Mcp, Restore, Serve, Tls, Token},
+    operator::{Backup, Cluster, Doctor, Health, Mcp, Restore, Serve, Tls, Token},
     registry::{Install, Pack, Pull, Push, Upgrade},
 };
 use crate::output::log::LogArgs;
@@ -162,6 +162,9 @@ guild resume JOB
     /// Make a certificate for a host
     #[command(subcommand)]
     Tls(Tls),
+    /// Set up a cluster of hosts
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Write the members, their jobs, the hall's home, the configuration and the host's state into one file
     Backup(Backup),
     /// Unpack a backup into a new directory, from which any host can serve it
@@ -236,7 +239,7 @@ mod tests {
 
     /// Commands without output for scripts: they serve, create, end or remove something, or print a text in a single
     /// format.
-    const WITHOUT_JSON: [&str; 29] = [
+    const WITHOUT_JSON: [&str; 31] = [
         "new",
         "build",
         "dev",
@@ -263,6 +266,8 @@ mod tests {
         "completions",
         "tls",
         "tls self-signed",
+        "cluster",
+        "cluster init",
         "backup",
         "restore",
         "health",

@@ -310,3 +310,43 @@ fn usd(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|usd| usd.is_finite() && *usd >= 0.0);
     amount.ok_or_else(|| "expected an amount of US dollars, such as 5 or 0.50".to_owned())
 }
+
+/// `guild cluster`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cluster {
+    /// Make the streams of a cluster at its NATS servers, and the cluster's key
+    Init(ClusterInit),
+}
+
+/// `guild cluster init`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild cluster init --servers nats://127.0.0.1:4222 --replicas 1 --key ./acme.key
+  guild cluster init --servers tls://n1:4222,tls://n2:4222 --credentials admin.creds --ca nats-ca.pem --key acme.key
+
+It needs credentials that may make streams, which hosts do not have. Streams that are there are checked, and stay. The \
+file of the key is made if it is not there; each host gets a copy.")]
+pub(crate) struct ClusterInit {
+    /// The addresses of NATS servers, with commas between
+    #[arg(long, value_name = "URLS", value_delimiter = ',', required = true)]
+    pub(crate) servers: Vec<String>,
+    /// The administrator's credentials at NATS
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
+    /// The certificate of the authority of the NATS servers
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) ca: Option<PathBuf>,
+    /// The number of servers that have each message
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub(crate) replicas: u8,
+    /// The most GiB of jobs at each server
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) log_gib: u16,
+    /// The most GiB of artifacts and other large files of jobs at each server
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) blob_gib: u16,
+    /// The file with the cluster's key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) key: PathBuf,
+}

@@ -135,7 +135,8 @@ impl Host {
             // A task without a server is this machine's alone.
             _ => None,
         };
-        let mut seals = cluster.as_ref().map_or_else(|| Seals::new(config.directory.clone()), |cluster| cluster.seals());
+        let mut seals =
+            cluster.as_ref().map_or_else(|| Seals::new(config.directory.clone()), |cluster| cluster.seals());
         if let Some(home) = hall.as_ref().map(|hall| hall.home()) {
             for from in home.former() {
                 seals = seals.moved(from, home.path());

@@ -285,6 +285,9 @@ impl Work {
             Some(place) => place,
             None => {
                 let slot = self.context.resources.runtimes.get(agent)?;
+                if self.context.cluster.is_some() && !slot.queue.has_room(&self.data.key) {
+                    self.wait_anywhere().await?;
+                }
                 let permit = permit(&slot, &self.job, agent, &self.data.key).await?;
                 (slot, permit)
             }
@@ -292,6 +295,22 @@ impl Work {
         let end = Box::pin(self.run_session(agent, plan, ceiling, toolboxes, &slot, (history, account, seconds))).await;
         drop(permit);
         end
+    }
+
+    /// Lets the job wait for the first host that has a place. It ends here then, as when it is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// Returns `Cancelled` when another host can take the job now.
+    async fn wait_anywhere(&self) -> Result<(), RunError> {
+        let (store, id) = (self.data.store.clone(), self.job.id().clone());
+        match blocking(move || Ok(store.release(&id, "the host has no place for its session")?)).await {
+            Ok(()) => Err(RunError::Cancelled),
+            Err(e) => {
+                tracing::warn!(job = %self.job.id(), "the job waits for a place at this host: {}", e.message);
+                Ok(())
+            }
+        }
     }
 
     /// Runs the session in its place, from what it did before its host stopped.

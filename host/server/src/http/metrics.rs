@@ -23,7 +23,11 @@ pub(crate) const READY: &str = "/readyz";
 pub(crate) const METRICS: &str = "/metrics";
 
 /// Says whether every component that can be in service is: a member with an error is no reason to send work elsewhere.
+/// A host that is cut off from its cluster takes no work.
 pub(crate) async fn ready(State(host): State<Arc<Host>>) -> Response {
+    if !host.may_begin() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the host does not reach its cluster\n").into_response();
+    }
     let report = host.roster().now().report();
     match report.iter().filter(|member| member.state == MemberService::Loading).count() {
         0 => "ready\n".into_response(),

@@ -3,7 +3,14 @@
 pub(crate) mod service_manager;
 mod webhooks;
 
-use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::{Arc, OnceLock}, thread};
+use std::{
+    future::pending,
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    thread,
+};
 
 use guild_auth::{Ingress, IngressError, audit_log::Event, private::PrivateHost};
 use guild_config::{Config, Runtime};

@@ -1,0 +1,69 @@
+//! `guild cluster`: sets a cluster of hosts up.
+
+use std::path::Path;
+
+use guild_cluster::{
+    link::{Link, Options},
+    streams::Capacity,
+};
+use guild_contract::text::hex;
+use guild_fs::durable::{Survives, Write, open_dir, open_directory, replace_as};
+
+use crate::{
+    args::operator::{Cluster, ClusterInit},
+    failure::Failure,
+    output::{print, tell},
+};
+
+/// The name of this command at the NATS servers.
+const CLIENT: &str = "guild-cluster-init";
+/// Bytes of a gibibyte.
+const GIB: i64 = 1024 * 1024 * 1024;
+
+/// `guild cluster`.
+pub(crate) async fn cluster(args: Cluster) -> Result<(), Failure> {
+    match args {
+        Cluster::Init(args) => init(args).await,
+    }
+}
+
+async fn init(args: ClusterInit) -> Result<(), Failure> {
+    let ClusterInit { servers, credentials, ca, replicas, log_gib, blob_gib, key } = args;
+    let options = Options { servers: servers.clone(), host: CLIENT.to_owned(), credentials, authority: ca.clone() };
+    let failed = |e: guild_cluster::error::StoreError| Failure::error(e.to_string());
+    let link = Link::connect(&options).await.map_err(failed)?;
+    let bytes = |gib: u16| i64::from(gib) * GIB;
+    let (log_bytes, blob_bytes) = (bytes(log_gib), bytes(blob_gib));
+    let capacity = Capacity { replicas: replicas.into(), log_bytes, blob_bytes, ..Capacity::default() };
+    link.create_streams(&capacity).await.map_err(failed)?;
+    for stream in link.states().await.map_err(failed)? {
+        tell(format_args!("the stream {} is there", stream.stream));
+    }
+    make_key(&key)?;
+    let text = |text: &str| toml::Value::from(text);
+    print(|out| {
+        writeln!(out, "[cluster]\nname = \"acme\"\nservers = {}", toml::Value::from(servers))?;
+        writeln!(out, "monitor = [\"http://127.0.0.1:8222\"]\nkey_file = {}", text(&key.to_string_lossy()))?;
+        ca.iter().try_for_each(|ca| writeln!(out, "ca = {}", text(&ca.to_string_lossy())))
+    })?;
+    tell(format_args!("this is for guild.toml of each host; each has its own `host`, `url` and `credentials` besides"));
+    Ok(())
+}
+
+/// Makes the cluster's key, unless the file is there.
+fn make_key(file: &Path) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::error(format!("{}: {e}", file.display()));
+    if file.try_exists().map_err(failed)? {
+        tell(format_args!("the key {} is there already, and stays", file.display()));
+        return Ok(());
+    }
+    let name = file.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Failure::error(format!("--key {} names no file", file.display())))?;
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = open_directory(directory).and_then(|dir| open_dir(&dir, ".")).map_err(failed)?;
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|e| Failure::error(format!("no random number can be had: {e}")))?;
+    let how = Write { mode: 0o600, survives: Survives::PowerCut };
+    replace_as(&dir, name, format!("{}\n", hex(&key)).as_bytes(), how).map_err(failed)?;
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! Hosts of one cluster, on a real NATS server.
+
+use std::fs;
+
+use guild_fakes::Nats;
+use serde_json::{Value, json};
+
+use crate::support::{
+    host::{Client, Home, Host, wait_for},
+    mcp::Endpoint,
+    output::stderr,
+};
+
+/// Two homes of hosts of one cluster, each with the same members.
+fn homes(nats: &Nats) -> [Home; 2] {
+    let homes = ["a", "b"].map(|host| {
+        let mut home = Home::new();
+        let file = home.write(
+            "guild.toml",
+            format!(
+                "[cluster]\nname = \"acme\"\nservers = {:?}\nmonitor = {:?}\nkey_file = \"acme.key\"\nhost = {host:?}\n",
+                nats.urls(),
+                nats.monitors()
+            ),
+        );
+        home.set("GUILD_CONFIG", file.to_str().unwrap());
+        home.endless("endless");
+        home.quick("quick");
+        home
+    });
+    let key = homes[0].path("acme.key");
+    let servers = nats.urls().join(",");
+    let init = ["cluster", "init", "--servers", &servers, "--replicas", "1", "--log-gib", "1", "--blob-gib", "1"];
+    let made = homes[0].run(&[&init[..], &["--key", key.to_str().unwrap()]].concat());
+    assert!(made.status.success(), "{}", stderr(&made));
+    fs::copy(&key, homes[1].path("acme.key")).unwrap();
+    homes
+}
+
+fn listed(client: &Client, id: &str) -> Option<Value> {
+    let jobs = client.call("worker/list", json!({})).unwrap()["jobs"].as_array().unwrap().clone();
+    jobs.into_iter().find(|job| job["jobId"] == id)
+}
+
+fn until_known(client: &Client, id: &str, status: &str) {
+    wait_for("the other host to know the job's status", || {
+        client.status(id).ok().filter(|found| found["status"] == status)
+    });
+}
+
+fn serve(homes: &[Home; 2]) -> [Host; 2] {
+    [homes[0].serve_roster(&[]), homes[1].serve_roster(&[])]
+}
+
+#[test]
+fn each_host_answers_for_the_jobs_of_all() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let [a, b] = serve(&homes);
+    let mut events = Endpoint::new(&b, "/events?from=oldest").send("GET", "");
+    let id = a.at("endless").start("goes on");
+    until_known(&b.at("endless"), &id, "running");
+    assert_eq!(a.at("endless").status(&id).unwrap(), b.at("endless").status(&id).unwrap());
+    assert!(listed(&b.at("endless"), &id).is_some());
+    // Only who answers is another; the error is the same.
+    let refused = [&a, &b].map(|host| host.at("endless").delete(&id).unwrap_err().message);
+    assert_eq!(refused[0], refused[1]);
+    assert_eq!(b.at("endless").cancel(&id).unwrap()["status"], "cancelled");
+    assert_eq!(b.at("endless").status(&id).unwrap()["status"], "cancelled");
+    until_known(&a.at("endless"), &id, "cancelled");
+    assert_eq!(a.at("endless").status(&id).unwrap(), b.at("endless").status(&id).unwrap());
+    let done = a.at("quick").start("ends");
+    until_known(&b.at("quick"), &done, "completed");
+    assert_eq!(a.at("quick").result(&done).unwrap(), b.at("quick").result(&done).unwrap());
+    b.at("quick").delete(&done).unwrap();
+    wait_for("the deletion to be known", || a.at("quick").status(&done).is_err().then_some(()));
+    // Events of one host are told at the other, in the same order.
+    let mut kinds = Vec::new();
+    while kinds.last().is_none_or(|kind| kind != "job-deleted") {
+        let event: Value = serde_json::from_str(&events.data().unwrap()).unwrap();
+        if event["jobId"].is_string() {
+            kinds.push(event["kind"].as_str().unwrap().to_owned());
+        }
+    }
+    let expected = ["job-started", "job-ended", "job-started", "job-ended", "job-deleted"];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn a_host_that_starts_again_knows_all_and_fails_what_its_component_carried_out() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let [a, b] = serve(&homes);
+    let id = a.at("endless").start("goes on");
+    until_known(&b.at("endless"), &id, "running");
+    a.kill();
+    let a = homes[0].serve_roster(&[]);
+    let failed = a.at("endless").ended(&id);
+    assert_eq!(failed["status"], "failed");
+    assert!(failed["error"].as_str().unwrap().contains("carried it out itself"), "{failed}");
+    until_known(&b.at("endless"), &id, "failed");
+    assert_eq!(b.at("endless").cancel(&id).unwrap()["status"], "cancelled");
+    until_known(&a.at("endless"), &id, "cancelled");
+}
+
+#[test]
+fn a_host_that_leaves_hands_its_jobs_over_at_once() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let [a, b] = serve(&homes);
+    let id = a.at("endless").start("goes on");
+    until_known(&b.at("endless"), &id, "running");
+    a.stop();
+    assert_eq!(b.at("endless").ended(&id)["status"], "failed");
+}
+
+#[test]
+fn what_is_wrong_with_a_cluster_is_said_at_the_start() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let a = homes[0].serve_roster(&[]);
+    let refused = |home: &Home| {
+        let members = home.path("members");
+        let output = home.run(&["serve", "--port", "0", "--members", members.to_str().unwrap()]);
+        assert!(!output.status.success());
+        stderr(&output)
+    };
+    // Another process with the same name and directory.
+    assert!(refused(&homes[0]).contains("another process is the host \"a\""));
+    let config = homes[1].path("guild.toml");
+    let right = fs::read_to_string(&config).unwrap();
+    for (from, to, why) in [
+        (nats.monitors()[0].as_str(), "http://127.0.0.1:9", "correct `monitor`"),
+        (nats.urls()[0].as_str(), "nats://127.0.0.1:9", "check `servers`"),
+        ("acme.key", "none.key", "none.key"),
+    ] {
+        homes[1].write("guild.toml", right.replace(from, to));
+        let said = refused(&homes[1]);
+        assert!(said.contains(why), "{to}: {said}");
+    }
+    drop(a);
+}
+
+#[test]
+fn a_dispatch_while_nats_is_away_is_refused_and_the_host_works_again_after() {
+    let mut nats = Nats::start(1);
+    let homes = homes(&nats);
+    let [a, _] = serve(&homes);
+    nats.kill(0);
+    let client = a.at("endless");
+    let refused = client.dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
+    assert_eq!(refused.code, -32000, "{}", refused.message);
+    assert!(refused.message.contains("the cluster's store cannot be reached"), "{}", refused.message);
+    nats.restart(0);
+    nats.wait_until_ready(0);
+    let id =
+        wait_for("a dispatch to be accepted again", || client.dispatch(json!({"description": "d", "task": "t"})).ok());
+    assert_eq!(client.cancel(&id).unwrap()["status"], "cancelled");
+}
