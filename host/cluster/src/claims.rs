@@ -11,7 +11,6 @@ use std::{
 };
 
 use guild_contract::MemberKey;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use tokio::time::sleep;
@@ -20,7 +19,7 @@ use crate::{
     error::StoreError,
     log::{JobName, Logs, Take},
     presence::{Card, Presence},
-    record::{Folded, Owner},
+    record::{Folded, Needs, Owner},
     rules::Holder,
     watch::JobSeen,
 };
@@ -30,36 +29,12 @@ const STEP: Duration = Duration::from_millis(50);
 /// The jobs of a member that are considered at once, oldest first.
 const CONSIDERED: usize = 256;
 
-/// What a host needs to carry a job out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Needs {
-    /// The runtime of its session.
-    pub runtime: String,
-    /// The names of the roots that it is given.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub roots: Vec<String>,
-    /// Whether it belongs to the hall, and waits for the host that serves that.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub hall: bool,
-    /// The digest of its member as published; empty if any will do.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub member: String,
-}
-
-impl Needs {
-    /// A runtime and nothing else.
-    pub fn of(runtime: &str) -> Self {
-        Self { runtime: runtime.to_owned(), ..Self::default() }
-    }
-
-    /// Whether a host with this card has what the job needs, and a free place.
-    pub fn are_met_by(&self, member: &MemberKey, card: &Card) -> bool {
-        card.places.get(&self.runtime).is_some_and(|places| *places > 0)
-            && self.roots.iter().all(|root| card.roots.contains(root))
-            && (card.hall || !self.hall)
-            && (self.member.is_empty() || card.members.get(member.as_str()) == Some(&self.member))
-    }
+/// Whether a host with this card has what a job of a member needs, and a free place.
+pub fn are_met(needs: &Needs, member: &MemberKey, card: &Card) -> bool {
+    card.places.get(&needs.runtime).is_some_and(|places| *places > 0)
+        && needs.roots.iter().all(|root| card.roots.contains(root))
+        && (card.hall || !needs.hall)
+        && (needs.member.is_empty() || card.members.get(member.as_str()) == Some(&needs.member))
 }
 
 /// A job that can be taken.
@@ -177,11 +152,11 @@ impl Queue {
             let open = open.filter(|(name, open)| {
                 open.holder.as_ref().is_none_or(&is_over)
                     && !state.taking.contains(*name)
-                    && open.needs.are_met_by(&member, card)
+                    && are_met(&open.needs, &member, card)
             });
             let mut due = None;
             for (name, open) in open.take(CONSIDERED) {
-                let others = hosts.iter().filter(|(_, card)| open.needs.are_met_by(&member, card));
+                let others = hosts.iter().filter(|(_, card)| are_met(&open.needs, &member, card));
                 let own_rank = rank(&own.host, name);
                 let (mut higher, mut idle) = (0, open.since.elapsed());
                 for (host, _) in others.filter(|(host, _)| rank(host, name) > own_rank) {
@@ -340,10 +315,10 @@ mod tests {
         job.needs.hall = true;
         queue.hear(&job, &owner("a"));
         assert_eq!(take(&queue, &[], false), None);
-        assert!(!job.needs.are_met_by(&job.name.member, &card("claude")));
+        assert!(!are_met(&job.needs, &job.name.member, &card("claude")));
         let full = Card { roots: vec!["data".to_owned()], hall: true, ..card("api") };
-        assert!(job.needs.are_met_by(&job.name.member, &full));
-        assert!(!job.needs.are_met_by(&job.name.member, &Card { places: BTreeMap::new(), ..full }));
+        assert!(are_met(&job.needs, &job.name.member, &full));
+        assert!(!are_met(&job.needs, &job.name.member, &Card { places: BTreeMap::new(), ..full }));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use guild_jobs::{Accepted, Birth, Change, Decision, Head, Hold, Ledger, News, Re
 use tokio::runtime::Handle;
 
 use crate::{
-    claims::Needs,
+    buckets::keys::{CallersKey, Keys},
     error::StoreError,
     log::{Append, JobName, Logs},
-    record::{Content, Folded, Owner, Record},
+    record::{Content, Folded, Needs, Owner, Record},
     rules::Holder,
     watch::JobSeen,
     writer::{NotStored, Writer},
@@ -26,6 +26,7 @@ pub type NeedsOf = Arc<dyn Fn(&Accepted) -> Needs + Send + Sync>;
 #[derive(Clone)]
 pub struct MemberJobs {
     logs: Logs,
+    keys: Keys,
     member: MemberKey,
     needs: NeedsOf,
     runtime: Handle,
@@ -35,7 +36,7 @@ impl MemberJobs {
     /// The jobs of a member. Appends run on `runtime`, which has more than one thread, since the methods of the ledger
     /// block.
     pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, runtime: Handle) -> Self {
-        Self { logs, member, needs, runtime }
+        Self { keys: Keys::new(logs.clone()), logs, member, needs, runtime }
     }
 
     fn name(&self, job: &JobId) -> JobName {
@@ -92,6 +93,15 @@ fn picture(name: &JobName, head: &str) -> Result<Head, StoreError> {
 impl Ledger for MemberJobs {
     fn begin(&self, birth: Birth<'_>) -> Result<Arc<dyn Hold>, Refused> {
         let name = self.name(birth.job);
+        if let Some(key) = &birth.head.meta.key {
+            let key = CallersKey { token: birth.head.meta.token.as_deref(), key: &key.key };
+            let claimed = self.keys.claim(key, &name);
+            let job = wait(&self.runtime, claimed).map_err(unavailable)?;
+            if job != name {
+                let why = "another host has just made a job of this key; ask again, and its id is the answer";
+                return Err(Refused::Unavailable(why.to_owned()));
+            }
+        }
         let files = birth.files.into_iter().filter_map(|change| match change {
             Change::Put(file, content) | Change::Add(file, content) => Some((file, Content::of(content))),
             Change::Remove(_) => None,

@@ -57,6 +57,7 @@
 //! order of [`claims`].
 
 pub mod blobs;
+pub mod buckets;
 pub mod claims;
 pub mod error;
 pub mod ledger;

@@ -20,10 +20,9 @@ use tokio::time::Instant;
 
 use crate::{
     blobs::Blobs,
-    claims::Needs,
     error::StoreError,
     link::{Link, Message, Write, Written},
-    record::{Content, Folded, Owner, Record, VERSION, decode, encode},
+    record::{Content, Folded, Needs, Owner, Record, VERSION, decode, encode},
     rules::{Holder, Standing},
     streams::{LOG, log_subject},
 };
@@ -106,6 +105,10 @@ impl Logs {
     /// This host.
     pub fn own(&self) -> &Owner {
         &self.own
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// The blobs of the same cluster.

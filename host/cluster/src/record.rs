@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::{
     blobs::Blob,
-    claims::Needs,
     error::StoreError,
     rules::{Mark, Standing},
 };
@@ -31,6 +30,30 @@ impl Owner {
     /// A new life of a host.
     pub fn new(host: &str) -> Self {
         Self { host: host.to_owned(), incarnation: hex(Uuid::now_v7().as_bytes()) }
+    }
+}
+
+/// What a host needs to carry a job out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Needs {
+    /// The runtime of its session.
+    pub runtime: String,
+    /// The names of the roots that it is given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<String>,
+    /// Whether it belongs to the hall, and waits for the host that serves that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hall: bool,
+    /// The digest of its member as published; empty if any will do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub member: String,
+}
+
+impl Needs {
+    /// A runtime and nothing else.
+    pub fn of(runtime: &str) -> Self {
+        Self { runtime: runtime.to_owned(), ..Self::default() }
     }
 }
 

@@ -10,11 +10,10 @@ use futures::StreamExt as _;
 use tokio::time::sleep;
 
 use crate::{
-    claims::Needs,
     error::StoreError,
     link::{ID, Link, Message},
     log::{EVENTS, HEAD, JobName, NEEDS, STANDING},
-    record::Owner,
+    record::{Needs, Owner},
     rules::Standing,
     streams::{LOG, job_of, subjects},
 };

@@ -12,11 +12,10 @@ use tokio::{
 };
 
 use crate::{
-    claims::Needs,
     error::StoreError,
     link::Written,
     log::{After, Append, EVENTS_BYTES, JobName, Logs, after, describe},
-    record::{Folded, Owner, Record},
+    record::{Folded, Needs, Owner, Record},
     rules::Standing,
 };
 

@@ -13,18 +13,18 @@ use std::{
 
 use common::{connect, host, job as named, single};
 use guild_cluster::{
-    claims::{Needs, Queue},
+    claims::Queue,
     ledger::MemberJobs,
     link::Link,
     log::{JobName, Logs, Take},
-    record::Owner,
+    record::{Needs, Owner},
     rules::Holder,
     watch::Jobs,
 };
 use guild_contract::{EventDetail, JobId, JobStatus, Resumption};
 use guild_fakes::Nats;
 use guild_jobs::{JobStore, Resume, RunningJob, Sealed, StoreError, StoreOptions, events::JobEvent};
-use guild_session::transcript::{Entry, Journal as _};
+use guild_session::transcript::Entry;
 use member::{Member, eventually, is_unknown, start, status};
 use tokio::{runtime::Runtime, sync::oneshot::Sender};
 

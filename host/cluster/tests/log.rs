@@ -8,11 +8,10 @@ use cap_tempfile::{TempDir, ambient_authority};
 use common::*;
 use guild_cluster::{
     blobs::{Blob, Blobs},
-    claims::Needs,
     error::StoreError,
     link::Link,
     log::{Append, Take},
-    record::{Content, Record},
+    record::{Content, Needs, Record},
     rules::Holder,
     streams::Capacity,
     writer::{NotStored, Writer},

@@ -4,12 +4,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use guild_cluster::{
-    claims::Needs,
     error::StoreError,
     link::{Link, Options},
     log::{Append, JobName, Logs},
     presence::{Card, Identity, Presence},
-    record::{Content, Folded, Owner, Record},
+    record::{Content, Folded, Needs, Owner, Record},
     rules::Times,
     seal::Key,
     streams::Capacity,
