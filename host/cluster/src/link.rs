@@ -1,0 +1,450 @@
+//! The connection to NATS. Each write has a condition, and is settled by the log ([`crate::rules::settle`]).
+
+use std::{path::PathBuf, time::Duration};
+
+use async_nats::{
+    Client, ConnectOptions, HeaderMap, HeaderValue, Request, RequestErrorKind, StatusCode, header,
+    jetstream::{self, Context, context::GetStreamErrorKind},
+};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    error::StoreError,
+    rules::{Settled, settle},
+    streams::{Capacity, NAMES, all, check, named},
+};
+
+/// The header with the id of a message, which its writer chooses: `HOST#INCARNATION.N`.
+pub(crate) const ID: &str = "Guild-Id";
+/// The oldest NATS server that is known to keep the promises that this crate relies on.
+const MINIMUM: (u64, u64) = (2, 14);
+/// The wait for one answer. An election takes longer, and the request is sent again then.
+const ANSWER: Duration = Duration::from_secs(2);
+/// The waits between two tries, the first and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// The messages that one read asks for.
+const BATCH: usize = 256;
+/// Bytes of a message that a server has to take: NATS' default.
+const MAX_PAYLOAD: usize = 1024 * 1024;
+/// The wait for a server at start.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How to reach the servers.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The servers' addresses: `tls://n1:4222`.
+    pub servers: Vec<String>,
+    /// This host's name, which is its client's name and part of its inbox.
+    pub host: String,
+    /// The file with this host's credentials: an nkey's seed, or a `.creds` file of a JWT.
+    pub credentials: Option<PathBuf>,
+    /// The file with the certificate of the authority that signed the servers' certificates.
+    pub authority: Option<PathBuf>,
+}
+
+/// The connection to the servers. It is cheap to clone, and connects again by itself.
+#[derive(Clone)]
+pub struct Link {
+    client: Client,
+    context: Context,
+}
+
+/// The state of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamState {
+    /// The stream.
+    pub stream: &'static str,
+    /// Bytes of its messages.
+    pub bytes: u64,
+    /// The most bytes, if they are limited.
+    pub max_bytes: Option<u64>,
+    /// The number of its messages.
+    pub messages: u64,
+    /// The node that leads it; none in an election, and where there is one node.
+    pub leader: Option<String>,
+    /// The other nodes that have it, and whether they are up to date.
+    pub replicas: Vec<(String, bool)>,
+}
+
+/// A stored message.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) subject: String,
+    pub(crate) sequence: u64,
+    pub(crate) headers: HeaderMap,
+    pub(crate) payload: Bytes,
+    /// When it was stored, in nanoseconds since 1970 on the clock of a server.
+    pub(crate) stored: i128,
+}
+
+impl Message {
+    /// The message of an answer to a direct get.
+    fn direct(subject: &str, answer: async_nats::Message) -> Option<Self> {
+        let headers = answer.headers?;
+        let sequence = header_text(&headers, "Nats-Sequence")?.parse().ok()?;
+        let stored = header_text(&headers, "Nats-Time-Stamp").and_then(|time| time.parse::<jiff::Timestamp>().ok());
+        let subject = header_text(&headers, "Nats-Subject").unwrap_or(subject).to_owned();
+        let stored = stored.map_or(0, jiff::Timestamp::as_nanosecond);
+        Some(Self { subject, sequence, headers, payload: answer.payload, stored })
+    }
+
+    /// The text of one of its headers.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        header_text(&self.headers, name)
+    }
+}
+
+/// A message to be stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) stream: &'static str,
+    pub(crate) subject: String,
+    /// The sequence of the subject's last message; 0 if there is none.
+    pub(crate) expected: u64,
+    /// The id of the write, which is no other's.
+    pub(crate) id: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) payload: Bytes,
+}
+
+/// The fate of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It is stored; `is_overtaken` tells whether the subject has a later message.
+    Stored { sequence: u64, is_overtaken: bool },
+    /// It is not stored, and never will be: the subject has another message in its place.
+    Refused,
+}
+
+/// An answer to a write, if there was one.
+enum Answer {
+    Stored(u64),
+    /// Nothing is known: the log has to tell.
+    Unclear(String),
+    /// The server will not store this message.
+    Never(StoreError),
+}
+
+#[derive(Deserialize)]
+struct Acknowledgement {
+    seq: Option<u64>,
+    error: Option<ServerError>,
+}
+
+#[derive(Deserialize)]
+struct ServerError {
+    code: u16,
+    #[serde(default)]
+    err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
+impl Link {
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when no server answers, or when the servers deny the credentials.
+    pub async fn connect(options: &Options) -> Result<Self, StoreError> {
+        let mut connect = ConnectOptions::new()
+            .name(&options.host)
+            .custom_inbox_prefix(format!("_INBOX_{}", options.host))
+            .connection_timeout(CONNECT)
+            .request_timeout(Some(ANSWER))
+            .event_callback(|event| async move { tracing::info!("NATS: {event}") });
+        if let Some(file) = &options.credentials {
+            let unreadable = |e| StoreError::Denied(format!("cannot read {}: {e}", file.display()));
+            let text = std::fs::read_to_string(file).map_err(unreadable)?;
+            // The seed of an nkey is one word; a `.creds` file has a frame of dashes.
+            connect = match text.trim() {
+                seed if seed.starts_with("SU") => connect.nkey(seed.to_owned()),
+                _ => connect.credentials(&text).map_err(unreadable)?,
+            };
+        }
+        if let Some(authority) = &options.authority {
+            connect = connect.add_root_certificates(authority.clone()).require_tls(true);
+        }
+        let servers = options.servers.iter().map(|server| server.parse::<async_nats::ServerAddr>());
+        let servers: Vec<_> = servers.collect::<Result<_, _>>().map_err(|e| StoreError::Unreachable(e.to_string()))?;
+        let client = connect.connect(servers).await.map_err(|e| match e.kind() {
+            async_nats::ConnectErrorKind::AuthorizationViolation | async_nats::ConnectErrorKind::Authentication => {
+                StoreError::Denied(e.to_string())
+            }
+            _ => StoreError::Unreachable(e.to_string()),
+        })?;
+        let mut context = jetstream::new(client.clone());
+        context.set_timeout(ANSWER);
+        Ok(Self { client, context })
+    }
+
+    /// Makes the streams, or checks those that are there. Only an administrator may make them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when NATS refuses.
+    pub async fn create_streams(&self, capacity: &Capacity) -> Result<(), StoreError> {
+        for config in all(capacity) {
+            let (mut pause, begun) = (PAUSES.0, Instant::now());
+            while let Err(e) = self.context.create_stream(config.clone()).await {
+                // A cluster that has just started has no leader yet.
+                if begun.elapsed() > CONNECT {
+                    return Err(StoreError::Unreachable(format!("cannot make the stream {}: {e}", config.name)));
+                }
+                sleep(pause).await;
+                pause = PAUSES.1.min(pause * 2);
+            }
+        }
+        self.check_streams().await
+    }
+
+    /// Checks that all streams are there and have the shape that this crate relies on.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the stream and the setting.
+    pub async fn check_streams(&self) -> Result<(), StoreError> {
+        let max = self.client.max_payload();
+        if max < MAX_PAYLOAD {
+            let reason = format!("takes messages of {max} bytes; set `max_payload: 1MB` or more in its configuration");
+            return Err(StoreError::Unfit { server: self.client.server_info().server_name, reason });
+        }
+        for needed in all(&Capacity::default()) {
+            let Some(name) = named(&needed.name) else { continue };
+            let stream = self.context.get_stream(name).await.map_err(|e| match e.kind() {
+                GetStreamErrorKind::JetStream(error)
+                    if error.error_code() == jetstream::ErrorCode::STREAM_NOT_FOUND =>
+                {
+                    StoreError::Missing(name)
+                }
+                _ => StoreError::Unreachable(format!("the stream {name}: {e}")),
+            })?;
+            check(name, &stream.cached_info().config, &needed)?;
+        }
+        Ok(())
+    }
+
+    /// The state of all streams.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when a stream is missing or cannot be asked for.
+    pub async fn states(&self) -> Result<Vec<StreamState>, StoreError> {
+        let mut states = Vec::new();
+        for name in NAMES {
+            let unreachable = |e: String| StoreError::Unreachable(format!("the stream {name}: {e}"));
+            let stream = self.context.get_stream(name).await.map_err(|e| unreachable(e.to_string()))?;
+            let info = stream.cached_info();
+            let (leader, replicas) = info.cluster.as_ref().map_or((None, Vec::new()), |cluster| {
+                let replicas = cluster.replicas.iter();
+                (cluster.leader.clone(), replicas.map(|replica| (replica.name.clone(), replica.current)).collect())
+            });
+            states.push(StreamState {
+                stream: name,
+                bytes: info.state.bytes,
+                max_bytes: u64::try_from(info.config.max_bytes).ok(),
+                messages: info.state.messages,
+                leader,
+                replicas,
+            });
+        }
+        Ok(states)
+    }
+
+    /// Checks that the servers with these monitoring addresses keep what they acknowledge: their version, and that each
+    /// write is on the disk before it is acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the server, also when it cannot be reached.
+    pub async fn check_servers(monitors: &[String]) -> Result<(), StoreError> {
+        #[derive(Deserialize)]
+        struct Variables {
+            version: String,
+            #[serde(default)]
+            jetstream: JetStream,
+        }
+        #[derive(Default, Deserialize)]
+        struct JetStream {
+            config: Option<JetStreamConfig>,
+        }
+        #[derive(Deserialize)]
+        struct JetStreamConfig {
+            #[serde(default)]
+            sync_always: bool,
+        }
+        for monitor in monitors {
+            let unfit = |reason: String| StoreError::Unfit { server: monitor.clone(), reason };
+            let unreachable = |e: reqwest::Error| {
+                unfit(format!("cannot be asked about its settings: {e}; correct `monitor` in [cluster] of guild.toml"))
+            };
+            let client = reqwest::Client::builder().timeout(CONNECT).build().map_err(unreachable)?;
+            let answer = client.get(format!("{}/varz", monitor.trim_end_matches('/'))).send().await;
+            let found: Variables = answer.map_err(unreachable)?.json().await.map_err(unreachable)?;
+            let mut numbers = found.version.split(['.', '-']).map(|number| number.parse::<u64>().unwrap_or(0));
+            if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < MINIMUM {
+                let (major, minor) = MINIMUM;
+                return Err(unfit(format!("is of version {}; {major}.{minor} or later is needed", found.version)));
+            }
+            match found.jetstream.config {
+                None => return Err(unfit("has no JetStream; add `jetstream: {}` to its configuration".to_owned())),
+                Some(config) if !config.sync_always => {
+                    return Err(unfit(
+                        "acknowledges writes before they are on the disk; set `sync_interval: always` in `jetstream` of \
+                         its configuration, and restart it"
+                            .to_owned(),
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a message under its condition, and returns only when its fate is known (rule 3).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the fate is unknown after `patience`, or when the message can never be stored.
+    pub(crate) async fn write(&self, write: &Write, patience: Duration) -> Result<Written, StoreError> {
+        let (begun, mut pause) = (Instant::now(), PAUSES.0);
+        loop {
+            let why = match self.send(write).await {
+                Answer::Stored(sequence) => return Ok(Written::Stored { sequence, is_overtaken: false }),
+                Answer::Never(error) => return Err(error),
+                Answer::Unclear(why) => why,
+            };
+            let settled = match self.read(write.stream, &write.subject, write.expected + 1).await {
+                Ok(after) => {
+                    let id = |message: &Message| message.header(ID).unwrap_or_default().to_owned();
+                    settle(&write.id, after.iter().map(|message| (message.sequence, id(message))))
+                }
+                Err(_) => Settled::Unknown,
+            };
+            match settled {
+                Settled::Stored { sequence, is_overtaken } => return Ok(Written::Stored { sequence, is_overtaken }),
+                Settled::Refused => return Ok(Written::Refused),
+                Settled::Unknown if begun.elapsed() > patience => return Err(StoreError::Unreachable(why)),
+                Settled::Unknown => {}
+            }
+            sleep(pause).await;
+            pause = PAUSES.1.min(pause * 2);
+        }
+    }
+
+    async fn send(&self, write: &Write) -> Answer {
+        let mut headers = write.headers.clone();
+        headers.insert(ID, write.id.as_str());
+        headers.insert(header::NATS_EXPECTED_STREAM, write.stream);
+        headers.insert(header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(write.expected));
+        let request = Request::new().headers(headers).payload(write.payload.clone());
+        let answer = match self.client.send_request(write.subject.clone(), request).await {
+            Ok(answer) => answer,
+            Err(e) => match e.kind() {
+                RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::InvalidSubject => {
+                    return Answer::Never(StoreError::Invalid {
+                        subject: write.subject.clone(),
+                        reason: e.to_string(),
+                    });
+                }
+                _ => return Answer::Unclear(e.to_string()),
+            },
+        };
+        let error = match serde_json::from_slice(&answer.payload) {
+            Ok(Acknowledgement { seq: Some(sequence), error: None }) => return Answer::Stored(sequence),
+            Ok(Acknowledgement { error: Some(error), .. }) => error,
+            _ => return Answer::Unclear("the answer is no acknowledgement".to_owned()),
+        };
+        let reason = format!("{} ({})", error.description, error.err_code);
+        match error.err_code {
+            // The limits of the server, of the account, of the stream, and a stream that is not its condition's.
+            10_002 | 10_023 | 10_028 | 10_047 | 10_122 => {
+                Answer::Never(StoreError::Full { stream: write.stream, reason })
+            }
+            10_077 if error.description.contains("maximum") => {
+                Answer::Never(StoreError::Full { stream: write.stream, reason })
+            }
+            10_054 | 10_060 | 10_097 | 10_111 | 10_165 | 10_166 => {
+                Answer::Never(StoreError::Invalid { subject: write.subject.clone(), reason })
+            }
+            _ => Answer::Unclear(format!("{} {reason}", error.code)),
+        }
+    }
+
+    /// The messages of a subject from a sequence on, in order. A server that lags may lack the newest: nothing may be
+    /// decided by a read alone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when no server answers in time.
+    pub(crate) async fn read(
+        &self,
+        stream: &'static str,
+        subject: &str,
+        from: u64,
+    ) -> Result<Vec<Message>, StoreError> {
+        let unreachable = |why: String| StoreError::Unreachable(format!("reading {subject}: {why}"));
+        let (mut messages, mut from) = (Vec::<Message>::new(), from);
+        loop {
+            let inbox = self.client.new_inbox();
+            let mut answers = self.client.subscribe(inbox.clone()).await.map_err(|e| unreachable(e.to_string()))?;
+            let request = json!({"seq": from.max(1), "next_by_subj": subject, "batch": BATCH}).to_string();
+            let api = format!("$JS.API.DIRECT.GET.{stream}");
+            let asked = self.client.publish_with_reply(api, inbox, request.into()).await;
+            asked.map_err(|e| unreachable(e.to_string()))?;
+            let pending = loop {
+                let answer = timeout(ANSWER, answers.next()).await.map_err(|_| unreachable("no answer".to_owned()))?;
+                let answer = answer.ok_or_else(|| unreachable("the connection ended".to_owned()))?;
+                let number =
+                    |name| answer.headers.as_ref().and_then(|headers| header_text(headers, name)?.parse().ok());
+                match answer.status {
+                    Some(StatusCode::NOT_FOUND) => break 0,
+                    // The end of the batch.
+                    Some(status) if status.as_u16() == 204 => break number("Nats-Num-Pending").unwrap_or(0_u64),
+                    Some(StatusCode::NO_RESPONDERS) => return Err(unreachable("no stream answers".to_owned())),
+                    Some(status) if status != StatusCode::OK => {
+                        let why = answer.description.unwrap_or_default();
+                        return Err(unreachable(format!("{} {why}", status.as_u16())));
+                    }
+                    _ => {}
+                }
+                let message = Message::direct(subject, answer).ok_or_else(|| unreachable("no sequence".to_owned()))?;
+                from = message.sequence + 1;
+                messages.push(message);
+            };
+            if pending == 0 {
+                return Ok(messages);
+            }
+        }
+    }
+
+    /// The last message of a subject, with the same caution as for [`Self::read`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when no server answers in time.
+    pub(crate) async fn last(&self, stream: &'static str, subject: &str) -> Result<Option<Message>, StoreError> {
+        let unreachable = |why: String| StoreError::Unreachable(format!("reading {subject}: {why}"));
+        let request = json!({"last_by_subj": subject}).to_string();
+        let answer = self.client.request(format!("$JS.API.DIRECT.GET.{stream}"), request.into()).await;
+        let answer = answer.map_err(|e| unreachable(e.to_string()))?;
+        match answer.status {
+            Some(StatusCode::NOT_FOUND) => Ok(None),
+            Some(status) if status != StatusCode::OK => Err(unreachable(status.to_string())),
+            _ => Message::direct(subject, answer).map(Some).ok_or_else(|| unreachable("no sequence".to_owned())),
+        }
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+}
+
+/// A header's value.
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).map(HeaderValue::as_str)
+}

@@ -1,0 +1,198 @@
+//! Real NATS servers on loopback addresses, whose processes a test kills, pauses and restarts.
+
+use std::{
+    fs,
+    hash::{BuildHasher as _, RandomState},
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The server's version, for which `cargo xtask nats` has the checksum.
+const VERSION: &str = "2.15.1";
+/// The time that servers have until they are ready, on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The interval between two looks at a server that starts.
+const LOOK: Duration = Duration::from_millis(20);
+/// Ports for the servers. No outgoing connection of Linux or macOS uses one of these.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// The program `nats-server`: `$GUILD_NATS_SERVER`, or the one that `cargo xtask nats` has unpacked.
+pub fn nats_server() -> Option<PathBuf> {
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/nats").join(format!("nats-server-{VERSION}"));
+    let program = std::env::var_os("GUILD_NATS_SERVER").map_or_else(own, PathBuf::from);
+    program.is_file().then_some(program)
+}
+
+/// A NATS cluster of one node or more with JetStream, in a temporary directory. An acknowledged write is on the disk
+/// (`sync_interval: always`). The processes are killed when this is dropped.
+pub struct Nats {
+    nodes: Vec<Node>,
+    _directory: tempfile::TempDir,
+}
+
+struct Node {
+    config: PathBuf,
+    log: PathBuf,
+    port: u16,
+    monitor: u16,
+    process: Option<Child>,
+}
+
+impl Nats {
+    /// Starts the nodes `n1`, `n2`, and so on, and waits until they take requests.
+    ///
+    /// # Panics
+    /// Where there is no server, or it does not start.
+    pub fn start(nodes: usize) -> Self {
+        Self::start_with(nodes, "always")
+    }
+
+    /// Like [`Self::start`], with another `sync_interval`.
+    ///
+    /// # Panics
+    /// Where there is no server, or it does not start.
+    #[allow(clippy::expect_used, clippy::panic, reason = "a test without a server cannot continue")]
+    pub fn start_with(nodes: usize, sync_interval: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let ports = free_ports(nodes * 3);
+        let routes: Vec<_> = ports.iter().skip(2).step_by(3).map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        let describe = |(index, ports): (usize, &[u16])| {
+            let [port, monitor, route] = ports else { panic!("three ports for each node") };
+            let name = format!("n{}", index + 1);
+            let place = |what: &str| directory.path().join(format!("{name}{what}"));
+            let mut config = format!(
+                "server_name: {name}\nlisten: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\nlog_file: {:?}\n\
+                 jetstream: {{ store_dir: {:?}, sync_interval: {sync_interval}, max_mem: 256MiB, max_file: 8GiB }}\n",
+                place(".log"),
+                place("")
+            );
+            if nodes > 1 {
+                let routes = routes.join(", ");
+                config.push_str(&format!(
+                    "cluster: {{ name: guild, listen: 127.0.0.1:{route}, routes: [{routes}], no_advertise: true }}\n"
+                ));
+            }
+            fs::write(place(".conf"), config).expect("a configuration");
+            Node { config: place(".conf"), log: place(".log"), port: *port, monitor: *monitor, process: None }
+        };
+        let nodes = ports.chunks(3).enumerate().map(describe).collect();
+        let mut nats = Self { nodes, _directory: directory };
+        for node in &mut nats.nodes {
+            node.start();
+        }
+        for node in &nats.nodes {
+            node.wait_until_ready();
+        }
+        nats
+    }
+
+    /// The address of each node, for clients.
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| format!("nats://127.0.0.1:{}", node.port)).collect()
+    }
+
+    /// The address of each node's monitoring.
+    pub fn monitors(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| format!("http://127.0.0.1:{}", node.monitor)).collect()
+    }
+
+    /// Kills a node, which gets no chance to write anything. Nodes count from 0: `n1` is 0.
+    pub fn kill(&mut self, node: usize) {
+        self.node(node).kill();
+    }
+
+    /// Starts a node that was killed, on its earlier files and ports, and returns at once.
+    pub fn restart(&mut self, node: usize) {
+        self.node(node).start();
+    }
+
+    /// Waits until a node takes requests.
+    pub fn wait_until_ready(&mut self, node: usize) {
+        self.node(node).wait_until_ready();
+    }
+
+    /// Stops a node's process until [`Self::resume`].
+    pub fn pause(&mut self, node: usize) {
+        self.node(node).signal(Signal::STOP);
+    }
+
+    /// Lets a paused node go on.
+    pub fn resume(&mut self, node: usize) {
+        self.node(node).signal(Signal::CONT);
+    }
+
+    #[allow(clippy::expect_used, reason = "the test names a node that there is")]
+    fn node(&mut self, node: usize) -> &mut Node {
+        self.nodes.get_mut(node).expect("a node of this number")
+    }
+}
+
+impl Node {
+    #[allow(clippy::expect_used, reason = "a test without a server cannot continue")]
+    fn start(&mut self) {
+        let program = nats_server().expect("nats-server is missing: run `cargo xtask nats`, or set GUILD_NATS_SERVER");
+        let mut command = Command::new(program);
+        command.arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.process = Some(command.spawn().expect("nats-server starts"));
+    }
+
+    #[allow(clippy::panic, reason = "a test without a server cannot continue")]
+    fn wait_until_ready(&self) {
+        let begun = Instant::now();
+        while !self.is_ready() {
+            if begun.elapsed() > PATIENCE {
+                let log = fs::read_to_string(&self.log).unwrap_or_default();
+                panic!("the NATS server of {} is not ready; its log:\n{log}", self.config.display());
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Whether the server says that JetStream is up to date.
+    fn is_ready(&self) -> bool {
+        let ask = || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.monitor))?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).map(|_| answer)
+        };
+        ask().is_ok_and(|answer: String| answer.lines().next().is_some_and(|line| line.contains(" 200 ")))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = self.process.as_ref().and_then(|process| Pid::from_raw(i32::try_from(process.id()).ok()?));
+        // The process of a dropped cluster may have ended.
+        let _ = id.map(|id| kill_process(id, signal));
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Ports that nobody listens on, and that are not given to outgoing connections.
+#[allow(clippy::expect_used, reason = "a test without a port cannot continue")]
+fn free_ports(count: usize) -> Vec<u16> {
+    let hashes = (0_u64..).map(|number| RandomState::new().hash_one(number));
+    let ports = hashes.filter_map(|hash| u16::try_from(u64::from(PORTS.start) + hash % PORTS.len() as u64).ok());
+    let free = ports.filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+    // Each stays bound until all are found, so that no two are equal.
+    let bound: Vec<_> = free.take(count).collect();
+    bound.iter().map(|port| port.local_addr().expect("an address").port()).collect()
+}
