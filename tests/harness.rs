@@ -263,6 +263,21 @@ fn a_component_that_runs_itself_finds_files_memory_and_sessions() {
     );
     let (code, printed, told) = test(&home, &member, &[]);
     assert_eq!(code, Some(0), "{printed}{told}");
+    // It is carried out as well where nothing but its calls is expected.
+    script(
+        &member,
+        "calls.toml",
+        r#"
+        [[cases]]
+        name = "calls nothing"
+        given.task = "What is here?"
+        given.config = { glob = "**/*.md" }
+        given.files = { "docs/a.md" = "A" }
+        expect.hostCalls = []
+        "#,
+    );
+    let (code, printed, _) = test(&home, &member, &["--filter", "calls nothing"]);
+    assert_eq!((code, printed.contains("files.glob")), (Some(1), true), "{printed}");
 }
 
 #[test]
@@ -291,6 +306,13 @@ fn a_tool_is_called_under_its_schemas() {
     assert_eq!(code, Some(0), "{printed}{told}");
     assert!(fs::read_to_string(member.join("tests/tools.toml")).unwrap().contains("words = 2"));
     assert_eq!(test(&home, &member, &[]).0, Some(0));
+    let parts = |part: &str| {
+        let call = r#"given.call = { tool = "text_stats", input = { text = "one two" } }"#;
+        let case = format!("[[cases]]\nname = \"parts\"\n{call}\nexpect.answer = {{ contains = [{part:?}] }}\n");
+        script(&member, "parts.toml", &case);
+        test(&home, &member, &["--filter", "parts"]).0
+    };
+    assert_eq!((parts(r#""words":2"#), parts(r#""words":3"#)), (Some(0), Some(1)));
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub struct Expect {
     /// The result of the job.
     pub result: Option<Text>,
     /// The answer of the tool.
-    pub answer: Option<Value>,
+    pub answer: Option<Answer>,
     /// The sessions, in the order in which they begin.
     pub sessions: Option<Vec<ExpectedSession>>,
     /// The calls of tools in all sessions, in the order in which they are made.
@@ -85,7 +85,7 @@ pub struct ExpectedCall {
     pub tool: Option<String>,
     /// Its input.
     pub input: Option<Value>,
-    /// Its answer: a text may also be `{ contains = [...] }`.
+    /// Its answer.
     pub answer: Option<Answer>,
     /// Its error.
     pub error: Option<Text>,
@@ -99,7 +99,7 @@ pub struct ExpectedHostCall {
     pub function: Option<String>,
     /// Its arguments by their names.
     pub input: Option<Value>,
-    /// Its answer: a text may also be `{ contains = [...] }`.
+    /// Its answer.
     pub answer: Option<Answer>,
     /// Its error.
     pub error: Option<Text>,
@@ -148,12 +148,12 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// An expected answer of a tool: a value, or parts of a text.
+/// An expected answer of a tool: a value, or parts of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The whole answer.
     Exact(Value),
-    /// Parts of an answer that is a text.
+    /// Parts of the answer: of its text, or of its JSON where it is no text.
     Parts(Parts),
 }
 
@@ -230,6 +230,11 @@ impl Expect {
             || self.memory.is_some()
     }
 
+    /// Whether an expectation concerns what a component does when it plans, and when it carries a job out itself.
+    pub fn needs_own_run(&self) -> bool {
+        self.host_calls.is_some() || self.log.is_some()
+    }
+
     /// The differences to a recording.
     pub fn compare(&self, found: &Recording) -> Vec<Mismatch> {
         let mut at = Comparison::default();
@@ -254,7 +259,7 @@ impl Expect {
             at.key("result", |at| at.text(Some(expected), result));
         }
         if let Some(expected) = &self.answer {
-            at.key("answer", |at| at.value(expected, answer.unwrap_or(&Value::Null)));
+            at.answer(expected, answer);
         }
         if let Some(expected) = &self.sessions {
             at.key("sessions", |at| at.list(expected, &found.sessions, Comparison::session));
@@ -454,6 +459,15 @@ impl Comparison {
         self.call(&ExpectedCall { tool: None, input, answer, error }, &found);
     }
 
+    fn answer(&mut self, expected: &Answer, found: Option<&Value>) {
+        self.key("answer", |at| match (expected, found) {
+            (Answer::Exact(expected), found) => at.value(expected, found.unwrap_or(&Value::Null)),
+            (Answer::Parts(parts), Some(Value::String(text))) => at.parts(parts, text),
+            (Answer::Parts(parts), Some(value)) => at.parts(parts, &value.to_string()),
+            (Answer::Parts(parts), None) => at.differs(json(parts), Value::Null),
+        });
+    }
+
     fn call(&mut self, expected: &ExpectedCall, found: &RecordedCall) {
         let ExpectedCall { tool, input, answer, error } = expected;
         if let Some(tool) = tool {
@@ -462,17 +476,8 @@ impl Comparison {
         if let Some(input) = input {
             self.key("input", |at| at.value(input, &found.input));
         }
-        match answer {
-            Some(Answer::Exact(expected)) => {
-                self.key("answer", |at| at.value(expected, found.answer.as_ref().unwrap_or(&Value::Null)))
-            }
-            Some(Answer::Parts(parts)) => {
-                self.key("answer", |at| match found.answer.as_ref().and_then(Value::as_str) {
-                    Some(text) => at.parts(parts, text),
-                    None => at.differs(json(parts), json(&found.answer)),
-                })
-            }
-            None => {}
+        if let Some(answer) = answer {
+            self.answer(answer, found.answer.as_ref());
         }
         if error.is_some() || (answer.is_some() && found.error.is_some()) {
             self.key("error", |at| at.text(error.as_ref(), found.error.as_ref()));

@@ -46,6 +46,8 @@ pub struct Harness {
 pub enum Extent {
     /// To the plan.
     Plan,
+    /// To the end of the job, if the plan says that the component carries it out itself; otherwise to the plan.
+    OwnRun,
     /// To the end of the job.
     Job,
 }
@@ -181,7 +183,12 @@ impl Playing<'_> {
             Ok(plan) => plan,
             Err(refusal) => return Ok(Recording::of(Outcome::Refused(refusal.to_string()))),
         };
-        if extent == Extent::Plan {
+        let ends_here = match extent {
+            Extent::Plan => true,
+            Extent::OwnRun => !matches!(plan, Plan::OwnRun(_)),
+            Extent::Job => false,
+        };
+        if ends_here {
             let log = activated.activity.log.iter().map(|line| format!("{line}\n")).collect();
             let host_calls = self.surroundings.calls.take();
             return Ok(Recording { plan: Some(plan), host_calls, log, ..Recording::of(Outcome::Planned) });

@@ -163,9 +163,11 @@ impl Case {
     /// The extent to which its dispatch is carried out: to the end of the job, if it scripts a session or has expectations
     /// of one.
     pub fn extent(&self) -> Extent {
-        match !self.scenario.sessions.is_empty() || self.expect.needs_job() {
-            true => Extent::Job,
-            false => Extent::Plan,
+        match (&self.scenario.sessions[..], &self.expect) {
+            ([_, ..], _) => Extent::Job,
+            (_, expect) if expect.needs_job() => Extent::Job,
+            (_, expect) if expect.needs_own_run() => Extent::OwnRun,
+            _ => Extent::Plan,
         }
     }
 }
