@@ -38,7 +38,8 @@ fn plant(home: &Home, member: &str, id: &str, edit: impl FnOnce(&mut Value)) {
     let mut plan: BTreeMap<String, Value> = serde_json::from_value(plan(edit)).unwrap();
     let dir = open_directory(&home.path(&format!("members/{member}"))).unwrap();
     let text = serde_json::to_vec(&plan).unwrap();
-    let seal = Seals::new(Some(home.path("config/guild"))).seal(&dir, &id.parse().unwrap(), &text).unwrap();
+    let (seals, key) = (Seals::new(Some(home.path("config/guild"))), member.parse().unwrap());
+    let seal = seals.seal(&key, &dir, &id.parse().unwrap(), &text).unwrap();
     plan.insert("seal".to_owned(), json!(seal));
     forge(home, member, id, &json!(plan).to_string());
 }

@@ -9,12 +9,12 @@ use std::{
 };
 
 use guild_cluster::{
-    claims::{Needs, Queue, take_next},
+    claims::{Queue, take_next},
     ledger::MemberJobs,
     link::{Link, Options},
     log::{JobName, Logs},
     presence::{Card, Identity, Presence},
-    record::{Folded, Owner},
+    record::{Folded, Needs, Owner},
     rules::{Holder, Times},
     seal::Key,
     watch::{JobSeen, Jobs},
@@ -22,7 +22,7 @@ use guild_cluster::{
 use guild_config::{ClusterOptions, Config, Runtime};
 use guild_contract::{EventDetail, MemberKey, manifest::FILE_TOOLS};
 use guild_fs::{
-    durable::{Survives, open_directory, read_whole, replace},
+    durable::{Survives, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
 use guild_jobs::{Accepted, JobStore, Ledger};
@@ -345,7 +345,9 @@ fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, Stri
     let own = directory.join(DIRECTORY).join(host);
     let failed = |e: io::Error| format!("[cluster]: {}: {e}", own.display());
     fs::create_dir_all(&own).map_err(failed)?;
-    let dir = Arc::new(open_directory(&own).map_err(failed)?);
+    // With read access, so that a rename in it can be synced.
+    let dir = open_directory(&own).and_then(|dir| open_dir(&dir, "."));
+    let dir = Arc::new(dir.map_err(failed)?);
     let lock = FileLock::try_acquire(&dir, LOCK).map_err(failed)?;
     let lock = lock.ok_or_else(|| {
         format!("[cluster]: another process is the host {host:?}; give each host its own `host` in [cluster]")
