@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cap_std::fs::Dir;
-use futures::executor::block_on;
 use guild_contract::{JobId, JobStatus, MemberKey};
 use guild_jobs::{Accepted, Birth, Change, Decision, Head, Hold, Ledger, News, Refused, events::JobEvent};
 use tokio::runtime::Handle;
@@ -12,6 +11,7 @@ use tokio::runtime::Handle;
 use crate::{
     buckets::keys::{CallersKey, Keys},
     error::StoreError,
+    link::wait,
     log::{Append, JobName, Logs},
     record::{Content, Folded, Needs, Owner, Record},
     rules::Holder,
@@ -49,12 +49,6 @@ impl MemberJobs {
         let writer = Writer::start(self.logs.clone(), self.name(job), taken, head, &self.runtime);
         Arc::new(HeldJob { writer, runtime: self.runtime.clone() })
     }
-}
-
-/// Waits for a future that needs the runtime's clock, on a thread that may block.
-fn wait<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
-    let _context = runtime.enter();
-    block_on(future)
 }
 
 fn unavailable(error: impl ToString) -> Refused {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use cap_tempfile::{TempDir, ambient_authority};
@@ -12,10 +12,15 @@ use guild_cluster::{
     buckets::{
         keys::{CallersKey, Keys},
         members::{Change, Members},
+        memory::Memory,
     },
     seal::Key,
 };
+use guild_contract::{Limits, manifest::Scope};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{MemoryStore, memory::shelf::NoteFiles};
 use serde_json::json;
+use tokio::{runtime::Handle, task::spawn_blocking};
 
 #[tokio::test]
 async fn one_key_makes_one_job_though_two_hosts_are_asked_at_once() {
@@ -70,4 +75,54 @@ async fn a_member_is_published_once_for_all_hosts_and_without_the_seal_for_none(
     assert_eq!(follow.next().await, Some(Change::Unsealed("tools/text.kit".to_owned())));
     members.withdraw(&member).await.unwrap();
     assert_eq!(follow.next().await, Some(Change::Withdrawn(member)));
+}
+
+/// The memory of a member at one host.
+async fn memory(memory: &Memory, directory: &TempDir) -> Arc<MemoryStore> {
+    let shelf =
+        memory.shelf("worker.tools/text.kit", NoteFiles::new(directory, "memory".into()).unwrap()).await.unwrap();
+    MemoryStore::open_on(shelf, Scope::Worker, Arc::new(Limits::default()), Arc::new(SystemClock))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_barrier() {
+    let (nats, link) = single().await;
+    let other = connect(&nats, "b").await;
+    let (here, there) = (Memory::start(link, "a", Handle::current()), Memory::start(other, "b", Handle::current()));
+    let (at_a, at_b) = (TempDir::new(ambient_authority()).unwrap(), TempDir::new(ambient_authority()).unwrap());
+    // A file of an earlier copy is no note.
+    at_b.create_dir("memory").unwrap();
+    at_b.write("memory/old.md", "of an earlier life").unwrap();
+    let (a, b) = (memory(&here, &at_a).await, memory(&there, &at_b).await);
+    assert_eq!(b.load("old").unwrap(), None);
+    let write = |host: &'static str, store: Arc<MemoryStore>| {
+        spawn_blocking(move || {
+            for number in 0..20 {
+                // The store gives up after some tries that others were faster in.
+                while store.append("shared", &format!("{host}{number}"), None, None).is_err() {}
+                store.store(&format!("{host}-{number}"), "own", None).unwrap();
+            }
+        })
+    };
+    let (one, other) = tokio::join!(write("a", a.clone()), write("b", b.clone()));
+    one.unwrap();
+    other.unwrap();
+    here.barrier().await.unwrap();
+    there.barrier().await.unwrap();
+    let shared = a.load("shared").unwrap().unwrap();
+    let mut lines: Vec<_> = shared.lines().collect();
+    assert_eq!(lines.len(), 40);
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), 40, "each line is there once");
+    assert_eq!(a.list().unwrap(), b.list().unwrap(), "the same notes, in the same order");
+    assert_eq!(a.list().unwrap().len(), 41);
+    let deleted = b.clone();
+    assert!(spawn_blocking(move || deleted.delete("shared")).await.unwrap().unwrap());
+    here.barrier().await.unwrap();
+    assert_eq!(a.load("shared").unwrap(), None);
+    // A host that joins later has the same.
+    let late = TempDir::new(ambient_authority()).unwrap();
+    let third = Memory::start(connect(&nats, "c").await, "c", Handle::current());
+    assert_eq!(memory(&third, &late).await.list().unwrap(), a.list().unwrap());
 }
