@@ -23,6 +23,8 @@ struct Log {
     /// The host that holds the job, and the number of its hold.
     holder: Option<(&'static str, u32)>,
     holds: u32,
+    /// The number of appends before the job was last taken.
+    taken: usize,
     /// The picture and the holder after each append.
     appends: Vec<(Option<Head>, Option<&'static str>)>,
 }
@@ -95,12 +97,10 @@ impl Logs {
             for (job, log) in self.jobs.lock().unwrap().iter() {
                 let told = told.entry(job.clone()).or_default();
                 if let Some((head, holder)) = log.appends.get(*told) {
+                    let has_taken = log.holder.is_some_and(|(now, _)| now == *host) && *told < log.taken;
                     *told += 1;
-                    news.push((
-                        store.clone(),
-                        job.clone(),
-                        News { head: head.clone(), is_held: *holder == Some(host) },
-                    ));
+                    let is_held = has_taken || *holder == Some(*host);
+                    news.push((store.clone(), job.clone(), News { head: head.clone(), is_held }));
                 }
             }
         }
@@ -116,6 +116,7 @@ impl Logs {
         let log = jobs.get_mut(job).unwrap();
         log.holds += 1;
         log.holder = Some((host, log.holds));
+        log.taken = log.appends.len();
         log.appended();
         Arc::new(Held { logs: self.clone(), job: job.clone(), holder: (host, log.holds), queue: Mutex::default() })
     }
