@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     Accepted,
-    error::StoreError,
+    error::{Refused, StoreError},
     files::record::{self, META, Notes, RESULT, SUBMISSION},
-    ledger::{Birth, Change, Decision, Head, Hold, Ledger, News, Refused},
+    ledger::{Birth, Change, Decision, Head, Hold, Ledger, News},
     running::{
         ended::{EndedJob, end_of},
         held::files_of,
