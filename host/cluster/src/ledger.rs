@@ -1,10 +1,12 @@
 //! The ledger of a member's jobs on the logs of the cluster, and the news of jobs for its store.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use async_trait::async_trait;
 use cap_std::fs::Dir;
-use futures::executor::block_on;
 use guild_contract::{JobId, JobStatus, MemberKey};
 use guild_jobs::{Accepted, Birth, Change, Decision, Head, Hold, Ledger, News, Refused, events::JobEvent};
 use tokio::runtime::Handle;
@@ -12,8 +14,9 @@ use tokio::runtime::Handle;
 use crate::{
     buckets::keys::{CallersKey, Keys},
     error::StoreError,
+    link::wait,
     log::{Append, JobName, Logs},
-    record::{Content, Folded, Needs, Owner, Record},
+    record::{Content, Folded, Needs, Record},
     rules::Holder,
     watch::JobSeen,
     writer::{NotStored, Writer},
@@ -29,14 +32,22 @@ pub struct MemberJobs {
     keys: Keys,
     member: MemberKey,
     needs: NeedsOf,
+    holds: Holds,
     runtime: Handle,
+}
+
+/// The jobs that this host holds, each with the sequence by which it took the job.
+type Holds = Arc<Mutex<HashMap<JobId, u64>>>;
+
+fn lock(holds: &Holds) -> MutexGuard<'_, HashMap<JobId, u64>> {
+    holds.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MemberJobs {
     /// The jobs of a member. Appends run on `runtime`, which has more than one thread, since the methods of the ledger
     /// block.
     pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, runtime: Handle) -> Self {
-        Self { keys: Keys::new(logs.clone()), logs, member, needs, runtime }
+        Self { keys: Keys::new(logs.clone()), logs, member, needs, holds: Holds::default(), runtime }
     }
 
     fn name(&self, job: &JobId) -> JobName {
@@ -47,14 +58,22 @@ impl MemberJobs {
     pub fn hold(&self, job: &JobId, taken: &Folded) -> Arc<dyn Hold> {
         let head = taken.head.clone().unwrap_or_default();
         let writer = Writer::start(self.logs.clone(), self.name(job), taken, head, &self.runtime);
-        Arc::new(HeldJob { writer, runtime: self.runtime.clone() })
+        let (job, since, holds, runtime) = (job.clone(), taken.tail, self.holds.clone(), self.runtime.clone());
+        lock(&holds).insert(job.clone(), since);
+        Arc::new(HeldJob { writer, job, since, holds, runtime })
     }
-}
 
-/// Waits for a future that needs the runtime's clock, on a thread that may block.
-fn wait<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
-    let _context = runtime.enter();
-    block_on(future)
+    /// The news of one of the member's jobs, for [`guild_jobs::JobStore::hear`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the job's picture cannot be read.
+    pub fn news(&self, seen: &JobSeen) -> Result<News, StoreError> {
+        let is_gone = seen.standing.holder == Holder::Gone;
+        let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };
+        let is_older = || lock(&self.holds).get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
+        Ok(News { head, is_held: seen.standing.holder == Holder::Held(self.logs.own().clone()) || is_older() })
+    }
 }
 
 fn unavailable(error: impl ToString) -> Refused {
@@ -142,7 +161,20 @@ impl Ledger for MemberJobs {
 /// A job that this host holds.
 struct HeldJob {
     writer: Writer,
+    job: JobId,
+    since: u64,
+    holds: Holds,
     runtime: Handle,
+}
+
+impl Drop for HeldJob {
+    fn drop(&mut self) {
+        let mut holds = lock(&self.holds);
+        // The host may have taken the job again.
+        if holds.get(&self.job) == Some(&self.since) {
+            holds.remove(&self.job);
+        }
+    }
 }
 
 fn refused(error: NotStored) -> Refused {
@@ -188,17 +220,6 @@ impl Hold for HeldJob {
 }
 
 impl JobSeen {
-    /// The news for the store of the job's member at the host `own`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when the job's picture cannot be read.
-    pub fn news(&self, own: &Owner) -> Result<News, StoreError> {
-        let is_gone = self.standing.holder == Holder::Gone;
-        let head = if is_gone { None } else { Some(picture(&self.name, &self.head)?) };
-        Ok(News { head, is_held: self.standing.holder == Holder::Held(own.clone()) })
-    }
-
     /// The events of the message, in order. One that cannot be read is logged and left out.
     pub fn job_events(&self) -> Vec<JobEvent> {
         if self.events.is_empty() {

@@ -7,10 +7,13 @@ use async_nats::{
     jetstream::{self, Context, context::GetStreamErrorKind},
 };
 use bytes::Bytes;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, executor::block_on};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::{
     error::StoreError,
@@ -472,4 +475,10 @@ impl Link {
 /// A header's value.
 fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(HeaderValue::as_str)
+}
+
+/// Waits for a future that needs the runtime's clock, on a thread that may block.
+pub(crate) fn wait<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+    let _context = runtime.enter();
+    block_on(future)
 }

@@ -25,7 +25,7 @@ use crate::{
     link::{Link, Message, Write, Written},
     record::Owner,
     rules::{Times, may_begin, may_declare_dead},
-    seal::Key,
+    seal::{Key, close, open},
     streams::HOSTS,
 };
 
@@ -65,14 +65,6 @@ struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dead_by: Option<String>,
     card: Card,
-}
-
-/// An entry and its seal.
-#[derive(Serialize, Deserialize)]
-struct Sealed {
-    /// The entry, as the text that is sealed.
-    entry: String,
-    seal: String,
 }
 
 /// Another host, as this one sees it.
@@ -295,8 +287,6 @@ impl Shared {
     async fn write(&self, entry: &Entry, expected: u64, patience: Duration) -> Result<Written, StoreError> {
         let host = &entry.owner.host;
         let invalid = |e: serde_json::Error| StoreError::Invalid { subject: subject(host), reason: e.to_string() };
-        let text = serde_json::to_string(entry).map_err(invalid)?;
-        let sealed = Sealed { seal: self.key.seal(KIND, host, text.as_bytes()), entry: text };
         let number = {
             let mut state = self.state();
             state.refreshes += 1;
@@ -309,7 +299,7 @@ impl Shared {
             expected,
             id: format!("{}#{}.p{number}", own.host, own.incarnation),
             headers: HeaderMap::new(),
-            payload: serde_json::to_vec(&sealed).map_err(invalid)?.into(),
+            payload: close(&self.key, KIND, host, entry).map_err(invalid)?,
         };
         self.link.write(&write, patience).await
     }
@@ -317,10 +307,7 @@ impl Shared {
     /// The entry of a message; `None` if it is not sealed by this cluster's key.
     fn entry(&self, message: &Message) -> Option<Entry> {
         let host = message.subject.strip_prefix("$KV.guild_hosts.")?;
-        let sealed: Sealed = serde_json::from_slice(&message.payload).ok()?;
-        let entry: Entry = serde_json::from_str(&sealed.entry).ok()?;
-        let is_own = entry.owner.host == host;
-        (is_own && self.key.is_sealed(KIND, host, sealed.entry.as_bytes(), &sealed.seal)).then_some(entry)
+        open(&self.key, KIND, host, &message.payload).filter(|entry: &Entry| entry.owner.host == host)
     }
 
     /// The last entry of a host, with its sequence.

@@ -2,8 +2,10 @@
 
 use std::{fs, path::Path};
 
+use bytes::Bytes;
 use guild_contract::text::hex;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::Sha256;
 
 /// Bytes of a key.
@@ -37,12 +39,12 @@ impl Key {
     }
 
     /// The seal of a content under a name. No seal of one kind or name is one of another.
-    pub(crate) fn seal(&self, kind: &str, name: &str, content: &[u8]) -> String {
+    fn seal(&self, kind: &str, name: &str, content: &[u8]) -> String {
         self.mac(kind, name, content).map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
     }
 
     /// Whether a seal is that of the content, in constant time.
-    pub(crate) fn is_sealed(&self, kind: &str, name: &str, content: &[u8], seal: &str) -> bool {
+    fn is_sealed(&self, kind: &str, name: &str, content: &[u8], seal: &str) -> bool {
         let digits = |at: usize| seal.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let seal: Option<Vec<u8>> = (0..seal.len()).step_by(2).map(digits).collect();
         let mac = self.mac(kind, name, content);
@@ -57,6 +59,28 @@ impl Key {
         }
         Some(mac)
     }
+}
+
+/// A value under a seal, as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    /// The value as JSON: the text that is sealed.
+    value: String,
+    seal: String,
+}
+
+/// A value as a sealed message.
+pub(crate) fn close(key: &Key, kind: &str, name: &str, value: &impl Serialize) -> Result<Bytes, serde_json::Error> {
+    let value = serde_json::to_string(value)?;
+    let seal = key.seal(kind, name, value.as_bytes());
+    serde_json::to_vec(&Sealed { value, seal }).map(Bytes::from)
+}
+
+/// The value of a message; `None` if a host of this cluster did not seal it.
+pub(crate) fn open<T: DeserializeOwned>(key: &Key, kind: &str, name: &str, message: &[u8]) -> Option<T> {
+    let sealed: Sealed = serde_json::from_slice(message).ok()?;
+    let is_sealed = key.is_sealed(kind, name, sealed.value.as_bytes(), &sealed.seal);
+    is_sealed.then(|| serde_json::from_str(&sealed.value).ok()).flatten()
 }
 
 impl std::fmt::Debug for Key {

@@ -198,7 +198,7 @@ async fn a_presence_without_the_clusters_seal_is_no_host() {
     let (a, b) = (host(&link, "a"), host(&link, "b"));
     let here = join(&link, &a, 1).await;
     let client = async_nats::connect(nats.urls()).await.unwrap();
-    let forged = serde_json::json!({"entry": "{\"host\":\"b\",\"incarnation\":\"1\",\"directory\":\"\",\"card\":{}}", "seal": "00"});
+    let forged = serde_json::json!({"value": "{\"host\":\"b\",\"incarnation\":\"1\",\"directory\":\"\",\"card\":{}}", "seal": "00"});
     async_nats::jetstream::new(client)
         .publish("$KV.guild_hosts.b", forged.to_string().into())
         .await

@@ -86,6 +86,7 @@ impl Host {
         store.load();
         let (queue, events) = (Arc::new(Queue::default()), Arc::new(Mutex::new(Vec::new())));
         let (heard, waits, told, own) = (store.clone(), queue.clone(), events.clone(), logs.own().clone());
+        let news_of = jobs.clone();
         let (runtime, handle) = (runtime.clone(), runtime.handle().clone());
         let (leave, mut until) = tokio::sync::oneshot::channel::<()>();
         let follower = thread::spawn(move || {
@@ -99,7 +100,7 @@ impl Host {
                 }
             }) {
                 waits.hear(&seen, &own);
-                heard.hear(&seen.name.job, seen.news(&own).unwrap());
+                heard.hear(&seen.name.job, news_of.news(&seen).unwrap());
                 told.lock().unwrap().extend(seen.job_events());
             }
         });

@@ -5,8 +5,6 @@ use std::io;
 use guild_contract::{JobId, rpc::RpcError};
 use guild_session::tools::ToolError;
 
-use crate::ledger::Refused;
-
 /// The error of an operation of the store. `Display` is the text for the wire, which never shows a path of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -35,14 +33,23 @@ pub enum StoreError {
     },
 }
 
+/// The reason that a ledger did not do something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The job is not this host's any more: it has ended, is deleted, or another host holds it. Nothing is stored.
+    #[error("the job has ended, or another host carries it out")]
+    Lost,
+    /// The ledger does not answer, or takes no more. The sentence says what to do.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
 impl StoreError {
     /// Wraps an I/O error with what failed.
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing: doing.into(), source }
     }
-}
 
-impl StoreError {
     /// The error for callers who asked about the job `id`.
     pub(crate) fn of_ledger(id: &JobId) -> impl FnOnce(Refused) -> Self {
         move |refused| match refused {

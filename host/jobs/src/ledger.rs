@@ -14,7 +14,7 @@ use cap_std::fs::Dir;
 use guild_contract::{JobId, Meta};
 use serde::{Deserialize, Serialize};
 
-use crate::{Accepted, events::JobEvent, files::record};
+use crate::{Accepted, error::Refused, events::JobEvent, files::record};
 
 /// The most bytes of a [`Head`] as JSON.
 pub const HEAD_BYTES: usize = 2 * 1024;
@@ -112,17 +112,6 @@ pub struct Birth<'a> {
     pub head: Head,
     /// The event of its creation.
     pub event: JobEvent,
-}
-
-/// The reason that a ledger did not do something.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The job is not this host's any more: it has ended, is deleted, or another host holds it. Nothing is stored.
-    #[error("the job has ended, or another host carries it out")]
-    Lost,
-    /// The ledger does not answer, or takes no more. The sentence says what to do.
-    #[error("{0}")]
-    Unavailable(String),
 }
 
 /// The ledger of a member's jobs. All methods block, except [`Hold::record`], [`Hold::show`] and [`Hold::announce`]

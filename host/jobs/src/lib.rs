@@ -15,7 +15,7 @@ pub mod store;
 mod sync;
 pub mod usage;
 
-pub use error::StoreError;
+pub use error::{Refused, StoreError};
 pub use files::{
     activation::GivenActivation,
     artifacts::Names,
@@ -25,7 +25,7 @@ pub use files::{
     reader::Records,
 };
 pub use job_tools::{ActivityKind, JobReport, JobTools, Reporting};
-pub use ledger::{Birth, Change, Decision, Head, Hold, Ledger, News, Refused};
+pub use ledger::{Birth, Change, Decision, Head, Hold, Ledger, News};
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use running::{RunningJob, tail::Tail};

@@ -2,3 +2,5 @@
 //! value is still the one that it was made from.
 
 pub mod keys;
+pub mod members;
+pub mod memory;

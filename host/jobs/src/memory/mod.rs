@@ -5,7 +5,7 @@ mod compaction;
 mod origin;
 mod original_notes;
 mod scoped;
-mod shelf;
+pub mod shelf;
 
 use std::{
     fmt::Display,
@@ -28,11 +28,11 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use crate::{error::StoreError, sync::lock};
 use guild_session::{activation::MemoryNote, tools::ToolError};
 
-use origin::{Origin, Origins, Writers};
+use origin::{Origins, Writers};
 use shelf::{NotChanged, NoteFiles, Shelf, Written, file};
 
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
-pub use origin::Writer;
+pub use origin::{Origin, Writer};
 pub use original_notes::Original;
 pub use scoped::{Granted, ScopeNotes, ScopedMemory};
 
@@ -175,7 +175,7 @@ impl MemoryStore {
     ) -> io::Result<Arc<Self>> {
         let files = NoteFiles::new(root, path.into())?;
         files.tidy()?;
-        Ok(Self::new(files, scope, limits, clock))
+        Ok(Self::open_on(Box::new(files), scope, limits, clock))
     }
 
     /// The memory of a member that another process may own, for reading only: no file is removed or condensed.
@@ -184,12 +184,14 @@ impl MemoryStore {
     ///
     /// Returns an error when the handle on the directory cannot be duplicated.
     pub fn to_read(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
-        Ok(Self::new(NoteFiles::new(member, MEMORY.into())?, Scope::Worker, limits, clock))
+        let files = Box::new(NoteFiles::new(member, MEMORY.into())?);
+        Ok(Self::open_on(files, Scope::Worker, limits, clock))
     }
 
-    fn new(files: NoteFiles, scope: Scope, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> Arc<Self> {
+    /// The memories on a shelf, which other hosts may share.
+    pub fn open_on(shelf: Box<dyn Shelf>, scope: Scope, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
-            shelf: Box::new(files),
+            shelf,
             scope,
             limits: Mutex::new(limits),
             clock,

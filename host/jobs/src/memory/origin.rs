@@ -83,7 +83,7 @@ impl fmt::Display for Writers {
 
 /// The origin of a note.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Origin {
+pub struct Origin {
     /// The job that stored it; `None` if the host condensed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) job: Option<JobId>,

@@ -18,7 +18,7 @@ const MAX_ORIGINS_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The reason that a change of a note was not made.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotChanged {
+pub enum NotChanged {
     /// The note is not as the change was made from.
     #[error("the memory was changed meanwhile")]
     Outdated,
@@ -29,7 +29,7 @@ pub(super) enum NotChanged {
 
 /// Decides about the notes of one scope. All readers read them in its [`NoteFiles`]; a change is made only if the note
 /// is still as it was read, so that no writer loses what another has written. Its methods block.
-pub(super) trait Shelf: Send + Sync {
+pub trait Shelf: Send + Sync {
     /// The files with the notes.
     fn files(&self) -> &NoteFiles;
 
@@ -49,36 +49,44 @@ pub(super) trait Shelf: Send + Sync {
 }
 
 /// A note to be written.
-pub(super) struct Written<'a> {
+pub struct Written<'a> {
     /// The key.
-    pub(super) key: &'a str,
+    pub key: &'a str,
     /// The text.
-    pub(super) text: &'a str,
+    pub text: &'a str,
     /// The origin; none if a person wrote it.
-    pub(super) origin: Option<Origin>,
+    pub origin: Option<Origin>,
 }
 
 /// The directory with the notes of one scope: one file for each note, and one with their origins. It is a shelf by
 /// itself, where one process writes.
-pub(super) struct NoteFiles {
+pub struct NoteFiles {
     root: Dir,
     /// The directory of the notes, in `root`.
     pub(super) path: PathBuf,
 }
 
 /// The name of a note's file.
-pub(super) fn file(key: &str) -> String {
+pub fn file(key: &str) -> String {
     format!("{key}.md")
 }
 
 impl NoteFiles {
     /// The directory `path` of `root`, which need not exist.
-    pub(super) fn new(root: &Dir, path: PathBuf) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the handle on `root` cannot be duplicated.
+    pub fn new(root: &Dir, path: PathBuf) -> io::Result<Self> {
         Ok(Self { root: root.try_clone()?, path })
     }
 
     /// A handle on the directory, which is made if it is missing.
-    pub(super) fn dir(&self) -> io::Result<Dir> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the path cannot be opened, or is not a directory.
+    pub fn dir(&self) -> io::Result<Dir> {
         self.path.iter().try_fold(self.root.try_clone()?, |dir, name| open_or_make_dir(&dir, name))
     }
 
@@ -92,7 +100,11 @@ impl NoteFiles {
     }
 
     /// The keys of all regular `.md` files, newest first.
-    pub(super) fn list(&self, dir: &Dir) -> io::Result<Vec<(String, Fingerprint)>> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the directory cannot be read.
+    pub fn list(&self, dir: &Dir) -> io::Result<Vec<(String, Fingerprint)>> {
         let mut files = Vec::new();
         for entry in dir.entries()? {
             let entry = entry?;

@@ -8,12 +8,12 @@ use guild_fs::{durable::read_whole, tree::walk};
 
 use super::{Files, RunningJob};
 use crate::{
-    error::StoreError,
+    error::{Refused, StoreError},
     files::{
         artifacts::{self, ARTIFACTS},
         record::{self, META, Notes, RESULT, SUBMISSION, UnsavedResult},
     },
-    ledger::{Change, Decision, Head, Hold, Refused},
+    ledger::{Change, Decision, Head, Hold},
     running::ended::{EndedJob, end_of},
     sync::lock,
 };

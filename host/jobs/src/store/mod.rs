@@ -1,4 +1,4 @@
-//! Makes, cancels and removes jobs in the job store (REQ-WD-19 to REQ-WD-21).
+//! Makes and cancels jobs in the job store (REQ-WD-19 to REQ-WD-21).
 //!
 //! The files are the database, and people read and edit them. A job is a directory of `jobs/` with its id as name. It
 //! exists from the rename to that name until the rename away from it.
@@ -10,28 +10,25 @@ mod leftovers;
 mod list;
 mod load;
 mod recover;
+mod remove;
 mod shared;
 mod status;
 mod usage;
 mod view;
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::HashSet,
     io,
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
-use guild_contract::{
-    DispatchKey, EventDetail, JobId, JobStatus, Limits, Meta, Retention,
-    rpc::{CancelView, Deleted},
-};
+use guild_contract::{DispatchKey, EventDetail, JobId, JobStatus, Limits, Meta, rpc::CancelView};
 use guild_fs::{
     clock::Clock,
     durable::{Survives, create, if_there, open_dir, open_or_make_dir, sync_dir},
@@ -39,7 +36,6 @@ use guild_fs::{
     tree,
 };
 use guild_session::activation::Activation;
-use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::{ContextV7, Uuid};
@@ -53,7 +49,6 @@ use crate::{
         activation::GivenActivation,
         artifacts::ARTIFACTS,
         attachments::{self, ATTACHMENTS, AttachedBytes},
-        reader::{ended_at, ended_before},
         record::{self, ACTIVATION, CONFIG, COPIES, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     },
     ledger::{Head, Ledger},
@@ -63,7 +58,6 @@ use crate::{
         store_context::StoreContext,
     },
     sync::lock,
-    usage::removed,
 };
 
 pub use browse::{JobSummary, STATES_BYTES};
@@ -76,6 +70,7 @@ pub use load::LoadReport;
 use load::Loading;
 use recover::Recovery;
 pub use recover::{Resume, interrupted};
+pub use remove::PruneReport;
 use status::NotesBudget;
 pub use view::JobView;
 
@@ -153,17 +148,6 @@ impl Drop for Staged {
             self.store.catalog.write().unclaim(&self.id);
         }
     }
-}
-
-/// The result of [`JobStore::prune`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PruneReport {
-    /// The removed jobs.
-    pub removed: Vec<JobId>,
-    /// The bytes that their files had.
-    pub bytes: u64,
-    /// The jobs that could not be removed, with the reasons.
-    pub failed: Vec<(JobId, String)>,
 }
 
 /// The jobs of one member. A member's directory has one store at a time; see
@@ -418,152 +402,6 @@ impl JobStore {
         Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled })
     }
 
-    /// Removes a completed or cancelled job and all its files (REQ-WD-17, REQ-WD-18).
-    ///
-    /// Its usage is recorded before.
-    pub fn delete(&self, id: &str) -> Result<Deleted, StoreError> {
-        let entry = self.find(id)?;
-        if let Some(ledger) = &self.context.ledger {
-            self.remove_shared(ledger, &entry, may_delete)?;
-            return Ok(Deleted { job_id: entry.id.clone(), deleted: true });
-        }
-        let _files = lock(&entry.files);
-        self.refresh(&entry)?;
-        may_delete(entry.status())?;
-        self.note_removed(&entry.meta().into_iter().collect::<Vec<_>>())?;
-        self.take_away(&entry)?;
-        self.discard(std::slice::from_ref(&entry.id));
-        Ok(Deleted { job_id: entry.id.clone(), deleted: true })
-    }
-
-    /// Removes the jobs that ended more than `older_than` ago with one of `statuses`, failed ones too. A running
-    /// job is never removed.
-    pub fn prune(&self, older_than: Duration, statuses: &[JobStatus]) -> PruneReport {
-        self.sweep(false);
-        let age = SignedDuration::try_from(older_than).unwrap_or(SignedDuration::MAX);
-        let Ok(before) = self.context.clock.now().checked_sub(age) else { return PruneReport::default() };
-        self.remove_ended(|meta| statuses.contains(&meta.status) && ended_before(meta, before))
-    }
-
-    /// Removes the ended jobs that a rule does not keep, those that ended first before the others.
-    pub fn retain(&self, rule: &Retention) -> PruneReport {
-        self.sweep(false);
-        let entries = self.catalog.read().entries();
-        let mut ended: Vec<_> = entries.iter().filter_map(|entry| ended_at(&entry.meta()?)).collect();
-        ended.sort_unstable_by(|one, other| other.cmp(one));
-        let age = rule.age.and_then(|age| SignedDuration::try_from(age).ok());
-        let before = age.and_then(|age| self.context.clock.now().checked_sub(age).ok());
-        let (mut jobs, mut bytes) = (0_u32, 0_u64);
-        ended.retain(|(at, id)| {
-            jobs = jobs.saturating_add(1);
-            let is_over = before.is_some_and(|before| *at <= before) || rule.jobs.is_some_and(|most| jobs > most);
-            is_over
-                || rule.bytes.is_some_and(|most| {
-                    bytes = bytes.saturating_add(tree::bytes(&self.context.jobs, id.as_str()));
-                    bytes > most
-                })
-        });
-        let chosen: BTreeSet<_> = ended.into_iter().map(|(_, id)| id).collect();
-        self.remove_ended(|meta| meta.status != JobStatus::Running && chosen.contains(&meta.job_id))
-    }
-
-    /// Removes the jobs that `is_chosen`, none of which runs.
-    fn remove_ended(&self, is_chosen: impl Fn(&Meta) -> bool) -> PruneReport {
-        if let Some(ledger) = &self.context.ledger {
-            return self.remove_ended_shared(ledger, is_chosen);
-        }
-        let mut report = PruneReport::default();
-        let mut entries = self.catalog.read().entries();
-        let mut chosen = Vec::new();
-        entries.retain(|entry| {
-            let _files = lock(&entry.files);
-            let meta = self.refresh(entry).ok().and_then(|_| entry.meta()).filter(&is_chosen);
-            chosen.extend(meta.clone());
-            meta.is_some()
-        });
-        if let Err(e) = self.note_removed(&chosen) {
-            report.failed.extend(chosen.into_iter().map(|meta| (meta.job_id, e.to_string())));
-            return report;
-        }
-        for entry in entries {
-            let _files = lock(&entry.files);
-            if self.refresh(&entry).is_err() {
-                continue;
-            }
-            let Some(meta) = entry.meta() else { continue };
-            if is_chosen(&meta) {
-                match self.take_away(&entry) {
-                    Ok(()) => {
-                        let bytes = tree::bytes(&self.context.jobs, &format!("{DELETED}{}", meta.job_id));
-                        report.bytes = report.bytes.saturating_add(bytes);
-                        report.removed.push(meta.job_id);
-                    }
-                    Err(e) => report.failed.push((meta.job_id, e.to_string())),
-                }
-            }
-        }
-        self.discard(&report.removed);
-        report
-    }
-
-    /// The known cost of a removed job, and whether that is the whole cost; `None` if there is no record of it.
-    pub fn cost_of_removed(&self, id: &JobId) -> Option<(f64, bool)> {
-        let lines = removed::read(&self.member).ok()?;
-        let line = lines.into_iter().find(|line| line.job.as_ref() == Some(id))?;
-        Some((line.sum.cost_usd, line.sum.unknown_costs == 0))
-    }
-
-    /// Records the usage of jobs that are about to be removed.
-    fn note_removed(&self, metas: &[Meta]) -> Result<(), StoreError> {
-        let _one = lock(&self.removing);
-        match removed::note(&self.member, metas.iter()) {
-            Ok(()) => Ok(()),
-            // Removing jobs frees room, so a full disk must not prevent it. The usage is logged instead.
-            Err(e) if e.kind() == io::ErrorKind::StorageFull => {
-                for meta in metas {
-                    let used = meta.usage.as_ref().and_then(|used| serde_json::to_string(used).ok());
-                    tracing::error!(job = %meta.job_id, used, "the disk is full, so `guild usage` does not count the job any more");
-                }
-                Ok(())
-            }
-            Err(e) => Err(StoreError::io("what was used cannot be written down, so nothing is removed")(e)),
-        }
-    }
-
-    /// Removes an ended job from the index and renames its directory; [`Self::discard`] follows. `entry.files` is held.
-    fn take_away(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
-        let (id, jobs) = (&entry.id, &self.context.jobs);
-        if !self.catalog.write().take(id) {
-            return Err(StoreError::Unknown(id.to_string()));
-        }
-        let doomed = format!("{DELETED}{id}");
-        // An earlier job of that id can have left a directory of that name.
-        self.trash.remove(jobs, &doomed);
-        if let Err(e) = if_there(jobs.rename(id.as_str(), jobs, &doomed)) {
-            let mut index = self.catalog.write();
-            index.unclaim(id);
-            index.insert(entry.clone());
-            return Err(StoreError::io("could not remove the job")(e));
-        }
-        self.context.publish(id, || EventDetail::JobDeleted);
-        Ok(())
-    }
-
-    /// Removes the files of jobs that were removed from the index. Their ids stay reserved until then, so that no other
-    /// thread removes the files.
-    fn discard(&self, ids: &[JobId]) {
-        if ids.is_empty() {
-            return;
-        }
-        if let Err(e) = sync_dir(&self.context.jobs) {
-            tracing::warn!("the removal of {} jobs may not survive a power cut: {e}", ids.len());
-        }
-        for id in ids {
-            self.trash.remove(&self.context.jobs, &format!("{DELETED}{id}"));
-            self.catalog.write().unclaim(id);
-        }
-    }
-
     /// See [`record::store_end`].
     fn store_end(&self, meta: &Meta, unsaved: Option<&UnsavedResult>) -> io::Result<Fingerprint> {
         record::store_end(&self.job_dir(&meta.job_id)?, meta, unsaved, &self.context.limits())
@@ -592,15 +430,6 @@ impl JobStore {
         let millis = FRESH_MILLIS.saturating_add(jobs / JOBS_PER_FRESH_MILLI).min(MAX_FRESH_MILLIS);
         let now = self.context.millis();
         move |moment| (0..millis).contains(&now.saturating_sub(moment))
-    }
-}
-
-/// Whether a job of this status may be deleted (REQ-WD-17).
-fn may_delete(status: JobStatus) -> Result<(), StoreError> {
-    match status {
-        JobStatus::Running => Err(StoreError::Refused("Cannot delete a running job".to_owned())),
-        JobStatus::Failed => Err(StoreError::Refused("Cannot delete a failed job. Cancel it first.".to_owned())),
-        JobStatus::Completed | JobStatus::Cancelled => Ok(()),
     }
 }
 

@@ -8,14 +8,14 @@ use guild_fs::durable::{if_there, open_or_make_dir, read_whole};
 
 use super::{
     DELETED, JobStore, NEW, PruneReport,
-    index::{Entry, State},
+    index::{Entry, Index, State},
     recover::Recovered,
 };
 use crate::{
     Accepted,
-    error::StoreError,
+    error::{Refused, StoreError},
     files::record::{self, META, Notes, RESULT, SUBMISSION},
-    ledger::{Birth, Change, Decision, Head, Hold, Ledger, News, Refused},
+    ledger::{Birth, Change, Decision, Head, Hold, Ledger, News},
     running::{
         ended::{EndedJob, end_of},
         held::files_of,
@@ -25,26 +25,31 @@ use crate::{
 
 impl JobStore {
     /// Takes the news of a job. The ledger tells of each job at the start of the host, and then of its changes, in the
-    /// order in which they were stored.
+    /// order in which they were stored. News may come later than the host knows of the change.
     pub fn hear(&self, id: &JobId, news: News) {
         let entry = self.catalog.read().get(id.as_str());
         let Some(head) = news.head else {
-            if let Some(entry) = entry {
-                self.leave(&entry);
+            match entry {
+                Some(entry) => self.leave(&entry, |index| index.remove(id)),
+                // A job that was deleted here was known as deleted until now.
+                None => self.catalog.write().unclaim(id),
             }
             return;
         };
         let Some(entry) = entry else {
-            if !self.catalog.read().knows(id) {
-                self.catalog.write().insert(Entry::new(State::elsewhere(head)));
+            let mut index = self.catalog.write();
+            if !index.knows(id) {
+                index.insert(Entry::new(State::elsewhere(head)));
                 self.context.changed();
             }
             return;
         };
+        let is_known = |meta: &Meta| finality(meta.status) > finality(head.meta.status);
         let running = match &*lock(&entry.state) {
             // What this host does is in memory before it is in the ledger.
             State::Running(_) if news.is_held => return,
             State::Running(job) => Some(job.clone()),
+            state if state.with_meta(is_known) => return,
             State::Elsewhere(_) | State::Ended(_) => None,
         };
         // This waits for an end that is being stored here, which is told too.
@@ -52,7 +57,7 @@ impl JobStore {
             tracing::warn!(job = %id, "another host has ended the job or taken it over, so its work stops here");
         }
         let before = match &mut *lock(&entry.state) {
-            State::Ended(ended) if ended.meta.status == head.meta.status => return,
+            State::Ended(ended) if ended.meta.status == head.meta.status || is_known(&ended.meta) => return,
             State::Elsewhere(job) => {
                 (job.head, job.notes) = (head, None);
                 job.changes.send_replace(());
@@ -243,7 +248,7 @@ impl JobStore {
         if is_stored && let Err(e) = self.note_removed(std::slice::from_ref(&before.meta)) {
             tracing::error!(job = %id, "`guild usage` does not count the deleted job: {e}");
         }
-        self.leave(entry);
+        self.forget_deleted(entry);
         Ok(())
     }
 
@@ -264,16 +269,21 @@ impl JobStore {
             };
             match self.remove_shared(ledger, entry, may) {
                 Ok(()) => report.removed.push(entry.id.clone()),
-                Err(StoreError::Unknown(_)) => self.leave(entry),
+                Err(StoreError::Unknown(_)) => self.forget_deleted(entry),
                 Err(e) => report.failed.push((entry.id.clone(), e.to_string())),
             }
         }
         report
     }
 
+    /// Forgets a job that is deleted, of which the ledger has not told yet. Older news does not bring it back.
+    fn forget_deleted(&self, entry: &Arc<Entry>) {
+        self.leave(entry, |index| index.take(&entry.id));
+    }
+
     /// Forgets a deleted job, and removes this host's copy of it.
-    fn leave(&self, entry: &Arc<Entry>) {
-        let was_there = self.catalog.write().remove(&entry.id);
+    fn leave(&self, entry: &Arc<Entry>, remove: impl FnOnce(&mut Index) -> bool) {
+        let was_there = remove(&mut self.catalog.write());
         let running = {
             let mut state = lock(&entry.state);
             let running = if let State::Running(job) = &*state { Some(job.clone()) } else { None };
@@ -371,10 +381,19 @@ impl JobStore {
             if refused == Refused::Lost
                 && let Some(entry) = self.catalog.read().get(id.as_str())
             {
-                self.leave(&entry);
+                self.forget_deleted(&entry);
             }
             StoreError::of_ledger(id)(refused)
         })?;
         Ok(dir)
+    }
+}
+
+/// Orders statuses as a job can have them one after the other.
+fn finality(status: JobStatus) -> u8 {
+    match status {
+        JobStatus::Running => 0,
+        JobStatus::Failed => 1,
+        JobStatus::Completed | JobStatus::Cancelled => 2,
     }
 }

@@ -23,8 +23,10 @@ struct Log {
     /// The host that holds the job, and the number of its hold.
     holder: Option<(&'static str, u32)>,
     holds: u32,
-    /// The number of appends.
-    appends: usize,
+    /// The number of appends before the job was last taken.
+    taken: usize,
+    /// The picture and the holder after each append.
+    appends: Vec<(Option<Head>, Option<&'static str>)>,
 }
 
 impl Log {
@@ -41,7 +43,11 @@ impl Log {
         let is_over = decision.head.as_ref().is_none_or(|head| head.meta.status != JobStatus::Running);
         self.holder = self.holder.filter(|_| !is_over);
         self.head = decision.head;
-        self.appends += 1;
+        self.appended();
+    }
+
+    fn appended(&mut self) {
+        self.appends.push((self.head.clone(), self.holder.map(|(host, _)| host)));
     }
 }
 
@@ -83,19 +89,25 @@ impl Logs {
         self.hosts.lock().unwrap().push(Listener { host, store: store.clone(), told: BTreeMap::new() });
     }
 
-    /// Tells one host of all changes that it does not know yet, as its consumer of the log does a moment later.
-    pub(crate) fn tell(&self, to: &str) {
+    /// Tells one host of the next append to each job that it does not know yet, as its consumer of the log does. False
+    /// once it knows all.
+    pub(crate) fn tell(&self, to: &str) -> bool {
         let mut news = Vec::new();
         for Listener { host, store, told } in self.hosts.lock().unwrap().iter_mut().filter(|one| one.host == to) {
             for (job, log) in self.jobs.lock().unwrap().iter() {
-                if told.insert(job.clone(), log.appends) != Some(log.appends) {
-                    let is_held = log.holder.is_some_and(|(holder, _)| holder == *host);
-                    news.push((store.clone(), job.clone(), News { head: log.head.clone(), is_held }));
+                let told = told.entry(job.clone()).or_default();
+                if let Some((head, holder)) = log.appends.get(*told) {
+                    let has_taken = log.holder.is_some_and(|(now, _)| now == *host) && *told < log.taken;
+                    *told += 1;
+                    let is_held = has_taken || *holder == Some(*host);
+                    news.push((store.clone(), job.clone(), News { head: head.clone(), is_held }));
                 }
             }
         }
+        let is_more = !news.is_empty();
         // A store may ask its ledger while it takes news.
         news.into_iter().for_each(|(store, job, news)| store.hear(&job, news));
+        is_more
     }
 
     /// Takes a job that waits, or whose host is dead.
@@ -103,8 +115,9 @@ impl Logs {
         let mut jobs = self.jobs().unwrap();
         let log = jobs.get_mut(job).unwrap();
         log.holds += 1;
-        log.appends += 1;
         log.holder = Some((host, log.holds));
+        log.taken = log.appends.len();
+        log.appended();
         Arc::new(Held { logs: self.clone(), job: job.clone(), holder: (host, log.holds), queue: Mutex::default() })
     }
 
@@ -133,9 +146,9 @@ impl Ledger for OfHost {
             return Err(Refused::Lost);
         }
         assert_eq!(birth.plan.agent, "extractive");
-        let mut log =
-            Log { holder: Some((self.host, 1)), holds: 1, head: Some(birth.head), appends: 1, ..Log::default() };
+        let mut log = Log { holder: Some((self.host, 1)), holds: 1, head: Some(birth.head), ..Log::default() };
         birth.files.into_iter().for_each(|change| log.change(change));
+        log.appended();
         self.logs.events.lock().unwrap().push(birth.event);
         jobs.insert(birth.job.clone(), log);
         let (logs, job) = (self.logs.clone(), birth.job.clone());
@@ -190,8 +203,8 @@ impl Held {
         let queue = std::mem::take(&mut *self.queue.lock().unwrap());
         queue.changes.into_iter().for_each(|change| log.change(change));
         log.head = queue.head.or(log.head.take());
-        log.appends += 1;
         self.logs.events.lock().unwrap().extend(queue.events);
+        log.appended();
         last(log);
         Ok(())
     }
@@ -224,6 +237,9 @@ impl Hold for Held {
     }
 
     fn release(&self, _why: &str) -> Result<(), Refused> {
-        self.append(|log| log.holder = None)
+        self.append(|log| {
+            log.holder = None;
+            log.appended();
+        })
     }
 }

@@ -42,7 +42,7 @@ impl Host {
 
     /// Learns of all that was stored.
     fn listens(&self) -> &Self {
-        self.logs.tell(self.name);
+        while self.logs.tell(self.name) {}
         self
     }
 
@@ -313,6 +313,36 @@ async fn those_who_follow_a_job_follow_it_from_host_to_host() {
     at_a.ended().await;
     at_b.ended().await;
     assert!(a.store.follow(id.as_str()).is_none());
+}
+
+#[test]
+fn news_that_comes_late_brings_nothing_back() {
+    let (logs, a, b) = two_hosts();
+    let (job, other) = (a.start("1"), a.start("2"));
+    b.listens();
+    for job in [&job, &other] {
+        job.update_summary("one").unwrap();
+        settle(job);
+        job.update_summary("two").unwrap();
+        settle(job);
+    }
+    job.complete(Some("done")).unwrap();
+    assert_eq!(b.store.cancel(other.id().as_str()).unwrap().status, JobStatus::Cancelled);
+    assert!(b.store.delete(job.id().as_str()).unwrap().deleted);
+    loop {
+        assert_eq!(b.status(other.id()), JobStatus::Cancelled);
+        assert!(is_unknown(&b.store, job.id().as_str()));
+        assert_eq!(listed_ids(&b.store, json!({})), [other.id().to_string()]);
+        if a.store.look_up(job.id().as_str()).is_some() {
+            assert_eq!(a.status(job.id()), JobStatus::Completed);
+        }
+        let (a, b) = (logs.tell("a"), logs.tell("b"));
+        if !a && !b {
+            break;
+        }
+    }
+    assert_eq!(a.status(other.id()), JobStatus::Cancelled);
+    assert!(is_unknown(&a.store, job.id().as_str()));
 }
 
 #[test]

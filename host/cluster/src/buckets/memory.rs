@@ -1,0 +1,269 @@
+//! Notes that all hosts share. Each host has a copy in files, from which its activations read; a change is made only if
+//! the note is still the one that it was made from, so that no host loses what another has written.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use async_nats::HeaderMap;
+use cap_std::fs::{Dir, OpenOptions};
+use guild_fs::fingerprint::Fingerprint;
+use guild_jobs::memory::{
+    Origin,
+    shelf::{NotChanged, NoteFiles, Shelf, Written, file},
+};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    task::{AbortHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
+use uuid::Uuid;
+
+use crate::{
+    error::StoreError,
+    link::{self, Link, Message, Write, wait},
+    streams::MEMORY,
+    watch::{Seen, Watch},
+};
+
+const PREFIX: &str = "$KV.guild_memory.";
+/// The subjects of barriers, one for each host.
+const BARRIER: &str = "$KV.guild_memory._barrier.";
+/// How long a write is tried.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause before a note is read again from a server that lags.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A note as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    /// The text; none if the note is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
+}
+
+/// The notes of all scopes that this host serves.
+pub struct Memory {
+    link: Link,
+    host: String,
+    shelves: Arc<Shelves>,
+    runtime: Handle,
+    task: AbortHandle,
+}
+
+struct Shelves {
+    by_scope: Mutex<BTreeMap<String, Arc<Notes>>>,
+    /// The sequence of the last message that the files have.
+    seen: watch::Sender<u64>,
+}
+
+impl Memory {
+    /// Follows the notes for a host.
+    pub fn start(link: Link, host: &str, runtime: Handle) -> Self {
+        let shelves = Arc::new(Shelves { by_scope: Mutex::default(), seen: watch::channel(0).0 });
+        let task = runtime.spawn(shelves.clone().follow(link.clone())).abort_handle();
+        Self { link, host: host.to_owned(), shelves, runtime, task }
+    }
+
+    /// The shelf of a scope, as a member's or a project's, with its copy in `files`, which this process alone changes.
+    /// `scope` is any name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the notes cannot be read.
+    pub async fn shelf(&self, scope: &str, files: NoteFiles) -> Result<Box<dyn Shelf>, StoreError> {
+        let scope = scope.replace('.', "=");
+        let (link, runtime) = (self.link.clone(), self.runtime.clone());
+        let notes = Arc::new(Notes { link, scope: scope.clone(), files, known: Mutex::default(), runtime });
+        lock(&self.shelves.by_scope).insert(scope.clone(), notes.clone());
+        let messages = self.link.read(MEMORY, &format!("{PREFIX}{scope}.>"), 1).await?;
+        let filled = notes.clone();
+        let done = spawn_blocking(move || {
+            messages.iter().try_for_each(|message| filled.apply(message))?;
+            filled.remove_unknown()
+        });
+        let failed =
+            |e: String| StoreError::Damaged(format!("the copy of the notes of {scope} cannot be written: {e}"));
+        done.await.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
+        Ok(Box::new(SharedNotes(notes)))
+    }
+
+    /// Waits until this host's copies have all notes that were stored before. A write is the only read of NATS that is
+    /// not out of date: the host waits until it has seen a message of its own.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the store does not answer.
+    pub async fn barrier(&self) -> Result<(), StoreError> {
+        let subject = format!("{BARRIER}{}", self.host);
+        let reached = loop {
+            let expected = self.link.last(MEMORY, &subject).await?.map_or(0, |last| last.sequence);
+            let write = write(subject.clone(), expected, b"{}".to_vec());
+            match self.link.write(&write, PATIENCE).await? {
+                link::Written::Stored { sequence, .. } => break sequence,
+                // Another barrier of this host was faster.
+                link::Written::Refused => {}
+            }
+        };
+        let mut seen = self.shelves.seen.subscribe();
+        let caught_up = timeout(PATIENCE, seen.wait_for(|seen| *seen >= reached)).await;
+        let late = || StoreError::Unreachable(format!("the notes are not up to date after {} s", PATIENCE.as_secs()));
+        caught_up.map_err(|_| late())?.map(|_| ()).map_err(|_| late())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shelves {
+    async fn follow(self: Arc<Self>, link: Link) {
+        let mut watch = Watch::latest(link, MEMORY, false);
+        loop {
+            let Seen::Message(message) = watch.next().await else { continue };
+            let sequence = message.sequence;
+            let scope = message.subject.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
+            let notes = scope.and_then(|(scope, _)| lock(&self.by_scope).get(scope).cloned());
+            if let Some(notes) = notes {
+                let applied = spawn_blocking(move || notes.apply(&message)).await;
+                if let Ok(Err(e)) = applied {
+                    tracing::error!("a note of another host cannot be written: {e}");
+                }
+            }
+            self.seen.send_replace(sequence);
+        }
+    }
+}
+
+/// What a copy has of a note.
+#[derive(Clone, Copy)]
+struct Known {
+    sequence: u64,
+    file: Option<Fingerprint>,
+}
+
+/// The notes of one scope, with their copies.
+struct Notes {
+    link: Link,
+    scope: String,
+    files: NoteFiles,
+    known: Mutex<BTreeMap<String, Known>>,
+    runtime: Handle,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(subject: String, expected: u64, payload: Vec<u8>) -> Write {
+    let id = Uuid::new_v4().to_string();
+    Write { stream: MEMORY, subject, expected, id, headers: HeaderMap::new(), payload: payload.into() }
+}
+
+impl Notes {
+    fn subject(&self, key: &str) -> String {
+        format!("{PREFIX}{}.{key}", self.scope)
+    }
+
+    /// Brings a note's file up to date with a message, unless it is of a later one.
+    fn apply(&self, message: &Message) -> io::Result<()> {
+        let Some(key) = message.subject.rsplit('.').next() else { return Ok(()) };
+        let mut known = lock(&self.known);
+        if known.get(key).is_some_and(|known| known.sequence >= message.sequence) {
+            return Ok(());
+        }
+        let Note { text, origin } = serde_json::from_slice(&message.payload)?;
+        let dir = self.files.dir()?;
+        let now = Fingerprint::at(&dir, file(key))?;
+        match (text, now) {
+            (Some(text), now) => {
+                self.files.put(Written { key, text: &text, origin }, now).map_err(io::Error::other)?;
+                set_time(&dir, key, message.stored)?;
+            }
+            (None, Some(now)) => drop(self.files.remove(&[(key, now)])?),
+            (None, None) => {}
+        }
+        let file = Fingerprint::at(&dir, file(key))?;
+        known.insert(key.to_owned(), Known { sequence: message.sequence, file });
+        Ok(())
+    }
+
+    /// Removes files of an earlier copy.
+    fn remove_unknown(&self) -> io::Result<()> {
+        let known = lock(&self.known);
+        let mut there = self.files.list(&self.files.dir()?)?;
+        there.retain(|(key, _)| known.get(key).is_none_or(|known| known.file.is_none()));
+        let there: Vec<_> = there.iter().map(|(key, file)| (key.as_str(), *file)).collect();
+        self.files.remove(&there).map(|_| ())
+    }
+
+    /// Changes a note whose file is `expected`, at all hosts, and then here.
+    fn change(&self, key: &str, note: &Note, expected: Option<Fingerprint>) -> Result<(), NotChanged> {
+        let before = lock(&self.known).get(key).copied();
+        let now = Fingerprint::at(self.files.dir()?, file(key))?;
+        if now != expected || before.is_some_and(|before| before.file != expected) {
+            return Err(NotChanged::Outdated);
+        }
+        let sequence = before.map_or(0, |before| before.sequence);
+        let payload = serde_json::to_vec(note).map_err(io::Error::other)?;
+        let subject = self.subject(key);
+        let written = wait(&self.runtime, async {
+            let written = self.link.write(&write(subject.clone(), sequence, payload), PATIENCE).await?;
+            // Both the own change and another host's stand after the note that was known.
+            loop {
+                let after = self.link.read(MEMORY, &subject, sequence + 1).await?;
+                if !after.is_empty() {
+                    return Ok::<_, StoreError>((written, after));
+                }
+                sleep(PAUSE).await;
+            }
+        });
+        let (written, after) = written.map_err(io::Error::other)?;
+        after.iter().try_for_each(|message| self.apply(message))?;
+        match written {
+            link::Written::Stored { .. } => Ok(()),
+            link::Written::Refused => Err(NotChanged::Outdated),
+        }
+    }
+}
+
+/// Gives a note's file the time at which it was stored, so that all hosts have the notes in one order.
+fn set_time(dir: &Dir, key: &str, stored: i128) -> io::Result<()> {
+    let stored = u64::try_from(stored).map(Duration::from_nanos).map_err(io::Error::other)?;
+    let time: SystemTime = UNIX_EPOCH + stored;
+    dir.open_with(file(key), OpenOptions::new().write(true))?.into_std().set_modified(time)
+}
+
+/// The shelf of one scope.
+struct SharedNotes(Arc<Notes>);
+
+impl Shelf for SharedNotes {
+    fn files(&self) -> &NoteFiles {
+        &self.0.files
+    }
+
+    fn put(&self, Written { key, text, origin }: Written<'_>, expected: Option<Fingerprint>) -> Result<(), NotChanged> {
+        self.0.change(key, &Note { text: Some(text.to_owned()), origin }, expected)
+    }
+
+    fn remove<'a>(&self, notes: &[(&'a str, Fingerprint)]) -> io::Result<Vec<&'a str>> {
+        let mut removed = Vec::new();
+        for (key, expected) in notes {
+            match self.0.change(key, &Note { text: None, origin: None }, Some(*expected)) {
+                Ok(()) => removed.push(*key),
+                Err(NotChanged::Outdated) => {}
+                Err(NotChanged::Failed(e)) => return Err(e),
+            }
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,128 @@
+//! What hosts share besides jobs, on one real server.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use cap_tempfile::{TempDir, ambient_authority};
+use common::*;
+use guild_cluster::{
+    buckets::{
+        keys::{CallersKey, Keys},
+        members::{Change, Members},
+        memory::Memory,
+    },
+    seal::Key,
+};
+use guild_contract::{Limits, manifest::Scope};
+use guild_fs::clock::SystemClock;
+use guild_jobs::{MemoryStore, memory::shelf::NoteFiles};
+use serde_json::json;
+use tokio::{runtime::Handle, task::spawn_blocking};
+
+#[tokio::test]
+async fn one_key_makes_one_job_though_two_hosts_are_asked_at_once() {
+    let (nats, link) = single().await;
+    let (a, b) = (host(&link, "a"), host(&connect(&nats, "b").await, "b"));
+    let (here, there) = (Keys::new(a.clone()), Keys::new(b.clone()));
+    let key = CallersKey { token: Some("ci"), key: "release 7: \u{1f980}" };
+    let (one, other) = (job("j1"), job("j2"));
+    // Each makes its job once the key is its own, as a dispatch does.
+    let make = async |keys: &Keys, logs, name| {
+        let owner = keys.claim(key, name).await.unwrap();
+        owner == *name && birth(logs, name, true).await.is_some()
+    };
+    let made: (bool, bool) = tokio::join!(make(&here, &a, &one), make(&there, &b, &other));
+    assert!(made.0 != made.1, "{made:?}");
+    let made = if made.0 { &one } else { &other };
+    assert_eq!(here.claim(key, &job("j3")).await.unwrap(), *made);
+    assert_eq!(here.claim(CallersKey { token: None, ..key }, &job("j4")).await.unwrap(), job("j4"));
+}
+
+#[tokio::test]
+async fn a_job_that_was_never_made_gives_its_key_up_and_cannot_be_made_any_more() {
+    let (_nats, link) = single().await;
+    let a = host(&link, "a");
+    let (keys, key) = (Keys::new(a.clone()), CallersKey { token: None, key: "k" });
+    assert_eq!(keys.claim(key, &job("j1")).await.unwrap(), job("j1"));
+    assert_eq!(keys.claim(key, &job("j2")).await.unwrap(), job("j2"));
+    assert_eq!(birth(&a, &job("j1"), true).await, None);
+    assert!(birth(&a, &job("j2"), true).await.is_some());
+    assert_eq!(keys.claim(key, &job("j3")).await.unwrap(), job("j2"));
+}
+
+#[tokio::test]
+async fn a_member_is_published_once_for_all_hosts_and_without_the_seal_for_none() {
+    let (nats, link) = single().await;
+    let members = Members::new(link.clone(), key());
+    let member = "tools/text.kit".parse().unwrap();
+    let files = BTreeMap::from([
+        ("guild-member.json".to_owned(), Bytes::from_static(b"{}")),
+        ("parts/component.wasm".to_owned(), Bytes::from(vec![7; 700_000])),
+    ]);
+    let published = members.publish(&member, files, json!({"approved": true})).await.unwrap();
+    let other = Members::new(connect(&nats, "b").await, key());
+    let mut follow = other.follow();
+    assert_eq!(follow.next().await, Some(Change::Published(published.clone())));
+    assert_eq!(follow.next().await, None);
+    let directory = TempDir::new(ambient_authority()).unwrap();
+    other.fetch(&published, &directory).await.unwrap();
+    assert_eq!(directory.read("parts/component.wasm").unwrap(), vec![7; 700_000]);
+    // Somebody with NATS credentials, but without the cluster's key.
+    Members::new(link, Key::new([8; 32])).publish(&member, BTreeMap::new(), json!(null)).await.unwrap();
+    assert_eq!(follow.next().await, Some(Change::Unsealed("tools/text.kit".to_owned())));
+    members.withdraw(&member).await.unwrap();
+    assert_eq!(follow.next().await, Some(Change::Withdrawn(member)));
+}
+
+/// The memory of a member at one host.
+async fn memory(memory: &Memory, directory: &TempDir) -> Arc<MemoryStore> {
+    let shelf =
+        memory.shelf("worker.tools/text.kit", NoteFiles::new(directory, "memory".into()).unwrap()).await.unwrap();
+    MemoryStore::open_on(shelf, Scope::Worker, Arc::new(Limits::default()), Arc::new(SystemClock))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_barrier() {
+    let (nats, link) = single().await;
+    let other = connect(&nats, "b").await;
+    let (here, there) = (Memory::start(link, "a", Handle::current()), Memory::start(other, "b", Handle::current()));
+    let (at_a, at_b) = (TempDir::new(ambient_authority()).unwrap(), TempDir::new(ambient_authority()).unwrap());
+    // A file of an earlier copy is no note.
+    at_b.create_dir("memory").unwrap();
+    at_b.write("memory/old.md", "of an earlier life").unwrap();
+    let (a, b) = (memory(&here, &at_a).await, memory(&there, &at_b).await);
+    assert_eq!(b.load("old").unwrap(), None);
+    let write = |host: &'static str, store: Arc<MemoryStore>| {
+        spawn_blocking(move || {
+            for number in 0..20 {
+                // The store gives up after some tries that others were faster in.
+                while store.append("shared", &format!("{host}{number}"), None, None).is_err() {}
+                store.store(&format!("{host}-{number}"), "own", None).unwrap();
+            }
+        })
+    };
+    let (one, other) = tokio::join!(write("a", a.clone()), write("b", b.clone()));
+    one.unwrap();
+    other.unwrap();
+    here.barrier().await.unwrap();
+    there.barrier().await.unwrap();
+    let shared = a.load("shared").unwrap().unwrap();
+    let mut lines: Vec<_> = shared.lines().collect();
+    assert_eq!(lines.len(), 40);
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), 40, "each line is there once");
+    assert_eq!(a.list().unwrap(), b.list().unwrap(), "the same notes, in the same order");
+    assert_eq!(a.list().unwrap().len(), 41);
+    let deleted = b.clone();
+    assert!(spawn_blocking(move || deleted.delete("shared")).await.unwrap().unwrap());
+    here.barrier().await.unwrap();
+    assert_eq!(a.load("shared").unwrap(), None);
+    // A host that joins later has the same.
+    let late = TempDir::new(ambient_authority()).unwrap();
+    let third = Memory::start(connect(&nats, "c").await, "c", Handle::current());
+    assert_eq!(memory(&third, &late).await.list().unwrap(), a.list().unwrap());
+}
