@@ -60,7 +60,10 @@ fn each_host_answers_for_the_jobs_of_all() {
     let mut events = Endpoint::new(&b, "/events?from=oldest").send("GET", "");
     let id = a.at("endless").start("goes on");
     until_known(&b.at("endless"), &id, "running");
-    assert_eq!(a.at("endless").status(&id).unwrap(), b.at("endless").status(&id).unwrap());
+    wait_for("the hosts to agree", || {
+        let [here, there] = [&a, &b].map(|host| host.at("endless").status(&id).unwrap());
+        (here == there).then_some(())
+    });
     assert!(listed(&b.at("endless"), &id).is_some());
     // Only who answers is another; the error is the same.
     let refused = [&a, &b].map(|host| host.at("endless").delete(&id).unwrap_err().message);

@@ -132,10 +132,17 @@ impl Cluster {
         Arc::new(self.jobs(member))
     }
 
+    /// The jobs of a member, of which this host has one list as long as it runs.
     fn jobs(self: &Arc<Self>, member: &MemberKey) -> MemberJobs {
-        let (this, key) = (Arc::downgrade(self), member.clone());
-        let needs = move |plan: &Accepted| this.upgrade().map_or_else(Needs::default, |this| this.needs(&key, plan));
-        MemberJobs::new(self.logs.clone(), member.clone(), Arc::new(needs), Handle::current())
+        let mut members = self.members();
+        let served = members.entry(member.clone()).or_insert_with(|| {
+            let (this, key) = (Arc::downgrade(self), member.clone());
+            let needs =
+                move |plan: &Accepted| this.upgrade().map_or_else(Needs::default, |this| this.needs(&key, plan));
+            let jobs = MemberJobs::new(self.logs.clone(), member.clone(), Arc::new(needs), Handle::current());
+            ServedMember { jobs, store: Weak::new() }
+        });
+        served.jobs.clone()
     }
 
     /// What a host needs to carry a plan out that this one accepted.
@@ -227,9 +234,9 @@ impl Cluster {
     fn hear(&self, seen: &JobSeen) {
         let own = self.logs.own();
         self.queue.hear(seen, own);
-        let store = self.members().get(&seen.name.member).and_then(|member| member.store.upgrade());
-        if let Some(store) = store {
-            match seen.news(own) {
+        let served = self.members().get(&seen.name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
+        if let Some((jobs, Some(store))) = served {
+            match jobs.news(seen) {
                 Ok(news) => store.hear(&seen.name.job, news),
                 Err(e) => tracing::error!(job = %seen.name.job, "{e}"),
             }
