@@ -70,6 +70,19 @@ fn what_leaves_in_base64_through_a_host_that_may_be_asked_is_found_with_its_sour
 }
 
 #[test]
+fn what_leaves_in_an_encoding_without_a_name_is_found_with_its_source() {
+    let home = Home::new();
+    let grants = json!({"grants": {"agent": {}, "files": {}, "web": {"hosts": ["dictionary.example"]}}});
+    let member = suspect(&home, "speller", "autonomous-worker", grants);
+    let (code, probe) = probe(&home, &member, &["--fail-on", "canary"]);
+    // What the caller asks for is looked up as it stands, and is none.
+    let [found] = list(&probe, "canaries") else { panic!("{}", probe["canaries"]) };
+    assert_eq!((&found["place"], &found["source"]), (&json!("request"), &json!({"kind": "root", "of": "handbook"})));
+    assert!(found["text"].as_str().unwrap().contains("words=crane+"), "{found}");
+    assert_eq!(code, Some(1));
+}
+
+#[test]
 fn a_pull_request_that_carries_a_file_of_a_read_root_is_found_also_reversed() {
     let home = Home::new();
     let grants = json!({"grants": {"agent": {}, "files": {}, "job-tools": {}, "hall": {"manage": true}}});

@@ -255,6 +255,18 @@ impl Home {
         used
     }
 
+    /// The name of the home, and the ids of all jobs.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let names = |directory: &Path| {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        let members = names(&self.path("members")).into_iter();
+        let jobs = members.flat_map(|member| names(&self.path("members").join(member).join("jobs")));
+        let home = self.directory.path().file_name().map(|name| name.to_string_lossy().into_owned());
+        jobs.filter(|name| !name.starts_with('.')).chain(home).collect()
+    }
+
     /// The files below a directory of the home with their bytes, in order. Symlinks are not followed.
     pub(crate) fn files(&self, directory: &Path) -> Vec<(String, Vec<u8>)> {
         let mut found = Vec::new();

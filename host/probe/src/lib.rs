@@ -18,6 +18,7 @@ mod record;
 mod report;
 mod run;
 mod scenarios;
+mod twins;
 mod web;
 
 use std::{
@@ -55,6 +56,7 @@ use known::{Known, addresses};
 use neighbour::OWN_HOST;
 use run::{Played, Subject};
 use scenarios::Setting;
+use twins::Twins;
 
 /// Unknown texts that are listed.
 const UNKNOWN: usize = 60;
@@ -132,24 +134,41 @@ pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> R
     let canaries = Canaries::new(options.seed, &roots, &[PROJECT]);
     let settings = scenarios::all(&found.manifest, options.obedient);
     let subject = Subject { directory: &directory, key: &found.key, manifest: &found.manifest, canaries: &canaries };
+    let again: Vec<&Setting> = settings.iter().filter(|setting| twins::is_played(setting, &settings)).collect();
+    let number = settings.len() + again.len();
     let mut played = Vec::new();
     for (at, setting) in settings.iter().enumerate() {
         if Instant::now() >= deadline {
             break;
         }
-        playing(&setting.name, at, settings.len());
+        playing(&setting.name, at, number);
         played.push(run::play(&subject, setting, deadline).await?);
+    }
+    let mut not_played: Vec<String> = settings.iter().skip(played.len()).map(|setting| setting.name.clone()).collect();
+    let runs: Vec<(&Setting, Played)> = settings.iter().zip(played).collect();
+    let looked: Vec<Looked<'_>> =
+        runs.iter().map(|(setting, run)| Looked { name: &setting.name, events: &run.events }).collect();
+    let mut crossings = crossings::of(&looked, &canaries);
+    for (at, setting) in again.into_iter().enumerate() {
+        let name = format!("{}, with other tokens", setting.name);
+        playing(&name, settings.len() + at, number);
+        let first = runs.iter().find(|(one, _)| one.name == setting.name).map(|(_, first)| first);
+        let is_played = match first {
+            Some(first) => Twins { subject, setting, first, deadline }.look(&mut crossings).await?,
+            None => false,
+        };
+        if !is_played {
+            not_played.push(name);
+        }
     }
     if files(&found)? != probed {
         return Err(ProbeError::Changed { member: found.key.to_string() });
     }
     let files = files_of(&directory, &found.manifest);
-    let not_played = settings.iter().skip(played.len()).map(|setting| setting.name.clone()).collect();
-    let runs: Vec<(&Setting, Played)> = settings.iter().zip(played).collect();
     let component = found.manifest.component.as_ref().and_then(|spec| fs::read(directory.join(&spec.file)).ok());
     let outside = component.and_then(|bytes| guild_inspect::outside(&bytes).ok()).unwrap_or_default();
     let imports = outside.imports.iter().filter_map(|import| guild_inspect::interface(import)).collect();
-    let findings = Findings { runs: &runs, not_played, canaries: &canaries, files, imports, found: &found };
+    let findings = Findings { runs: &runs, crossings, not_played, canaries: &canaries, files, imports, found: &found };
     let probe = findings.probe(options, &probed, began);
     let kept = Probed::keep(
         &probed,
@@ -190,6 +209,7 @@ fn files_of(directory: &Path, manifest: &Manifest) -> Vec<Vec<u8>> {
 /// All that the runs of a member show.
 struct Findings<'a> {
     runs: &'a [(&'a Setting, Played)],
+    crossings: Vec<Crossing>,
     /// The runs for which there was no time.
     not_played: Vec<String>,
     canaries: &'a Canaries,
@@ -208,8 +228,6 @@ impl Findings<'_> {
             all.add(text);
             given.add(text);
         }
-        let looked: Vec<Looked<'_>> =
-            self.runs.iter().map(|(setting, run)| Looked { name: &setting.name, events: &run.events }).collect();
         let compared: Vec<Compared<'_>> = self.runs.iter().map(|(setting, run)| self.compared(setting, run)).collect();
         let (of_project, with_project) = differences::with_project(&compared, self.canaries, &given, &all);
         let mut differences = differences::between(&compared, self.canaries, &given);
@@ -222,7 +240,7 @@ impl Findings<'_> {
             manifest_sha256: self.found.manifest_sha256(),
             seed: options.seed,
             obedient: options.obedient,
-            canaries: crossings::of(&looked, self.canaries),
+            canaries: crossings::sorted(self.crossings.clone()),
             unexpected_requests: self.unexpected(),
             differences,
             with_project,

@@ -38,6 +38,7 @@ const STEP: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(15);
 
 /// The outcome of a run.
+#[derive(Default)]
 pub(crate) struct Played {
     pub(crate) events: Vec<Event>,
     /// Tools that were called, and whether they ever answered.
@@ -49,9 +50,15 @@ pub(crate) struct Played {
     pub(crate) used: BTreeSet<String>,
     /// The steps that could not be played, as sentences.
     pub(crate) notes: Vec<String>,
+    /// The ids of jobs and commissions, and the name of the home, which differ in any two runs: whole, and their
+    /// beginnings.
+    pub(crate) ids: Vec<String>,
+    /// Whether there was time for all steps.
+    pub(crate) is_whole: bool,
 }
 
 /// The member that is probed.
+#[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) key: &'a MemberKey,
@@ -117,6 +124,8 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         answered: BTreeSet::new(),
         learned: BTreeMap::new(),
         notes: Vec::new(),
+        ids: BTreeSet::new(),
+        is_whole: true,
         key: key.clone(),
     };
     let played = run.steps(&host, deadline).await;
@@ -138,8 +147,22 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
             home.missing.join(", ")
         ));
     }
-    let Run { listed, notes, .. } = run;
-    Ok(Played { events, tools, listed, sessions, used, notes })
+    let Run { listed, notes, ids, is_whole, .. } = run;
+    let mut ids: Vec<String> = home.ids().into_iter().chain(ids).flat_map(forms).collect();
+    // The beginning of one can be another one.
+    ids.sort_by_key(|id| std::cmp::Reverse(id.len()));
+    ids.dedup();
+    Ok(Played { events, tools, listed, sessions, used, notes, ids, is_whole })
+}
+
+/// The forms of an id: as it stands, without separators, and the beginnings that programs show of it.
+fn forms(id: String) -> Vec<String> {
+    let bare = id.replace('-', "");
+    let beginning = |id: &str, bytes: usize| id.get(..bytes).map(str::to_owned);
+    let short = [beginning(&id, 13), beginning(&bare, 12), beginning(&bare, 8)];
+    let is_uuid = bare.len() == 32 && bare.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let short = short.into_iter().flatten().filter(|_| is_uuid).collect::<Vec<_>>();
+    [id, bare].into_iter().chain(short).collect()
 }
 
 struct Run<'a> {
@@ -159,6 +182,9 @@ struct Run<'a> {
     answered: BTreeSet<String>,
     learned: BTreeMap<String, Map<String, Value>>,
     notes: Vec<String>,
+    /// The ids of all commissions.
+    ids: BTreeSet<String>,
+    is_whole: bool,
 }
 
 impl Run<'_> {
@@ -181,6 +207,7 @@ impl Run<'_> {
         for step in &self.setting.steps {
             if Instant::now() >= deadline {
                 self.notes.push(format!("{}: the time of the probe was up before the last step", self.setting.name));
+                self.is_whole = false;
                 break;
             }
             caller += 1;
@@ -263,6 +290,7 @@ impl Run<'_> {
         for variant in variants {
             for tool in &tools {
                 if Instant::now() >= deadline {
+                    self.is_whole = false;
                     return last;
                 }
                 self.recorder.begin();
@@ -344,6 +372,7 @@ impl Run<'_> {
         for one in all {
             let Ok(read) = commissions.read(one.id.as_str(), None).await else { continue };
             let view = read.commission;
+            self.ids.insert(view.id.to_string());
             if view.created_by != Author::User && self.commissions.insert(view.id.to_string()) {
                 self.recorder.see(Place::Commission, "commission", format!("{}\n{}", view.title, view.prompt));
             }
