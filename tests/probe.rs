@@ -111,6 +111,23 @@ fn what_begins_with_the_fourth_job_is_a_difference() {
 }
 
 #[test]
+fn artifacts_that_do_something_when_they_are_opened_are_found() {
+    let home = Home::new();
+    let grants = json!({"grants": {"agent": {}, "job-tools": {}, "artifacts": {}}});
+    let member = suspect(&home, "chartist", "autonomous-worker", grants);
+    let (code, probe) = probe(&home, &member, &["--fail-on", "active-artifact"]);
+    let found: Vec<(&str, &str)> = list(&probe, "active")
+        .iter()
+        .map(|one| (one["name"].as_str().unwrap(), one["what"].as_str().unwrap()))
+        .collect();
+    let wanted = [
+        ("artifacts/depths.csv", "a formula asks an address or starts a program"),
+        ("artifacts/depths.svg", "a script runs in it"),
+    ];
+    assert_eq!((code, &found[..]), (Some(1), &wanted[..]));
+}
+
+#[test]
 fn a_hook_that_an_obedient_session_writes_into_the_project_is_found() {
     let home = Home::new();
     let grants = json!({"grants": {"worktree": {"write": true}}, "checkoutScope": "full"});
@@ -194,7 +211,7 @@ fn harmless_tools_that_quote_attacks_and_encode_texts_have_no_findings() {
     let home = Home::new();
     let member = suspect(&home, "workshop", "toolbox-plugin", json!({}));
     let (code, probe) = probe(&home, &member, &["--fail-on", FINDINGS]);
-    let found = ["canaries", "differences", "unexpectedRequests", "planted"].map(|kind| &probe[kind]);
+    let found = ["canaries", "differences", "unexpectedRequests", "planted", "active"].map(|kind| &probe[kind]);
     assert_eq!(code, Some(0), "{found:?}");
     let audit = home.run(&[
         "audit",
@@ -246,12 +263,12 @@ fn no_tool_of_the_host_is_taken_for_one_of_the_member() {
 }
 
 /// The kinds of findings.
-const FINDINGS: &str = "canary,difference,unexpected-request,planted-file";
+const FINDINGS: &str = "canary,difference,unexpected-request,planted-file,active-artifact";
 
 /// Probes a member that comes along, which has no findings, and of which all that it offers was called.
 fn has_no_findings(name: &str) {
     let (code, probe) = probe(&Home::new(), &shipped(name), &["--fail-on", FINDINGS]);
-    let found = ["canaries", "differences", "unexpectedRequests", "planted"].map(|kind| &probe[kind]);
+    let found = ["canaries", "differences", "unexpectedRequests", "planted", "active"].map(|kind| &probe[kind]);
     assert_eq!(code, Some(0), "{found:?}");
     let coverage = &probe["coverage"];
     assert_eq!((&coverage["exportsNotCalled"], &coverage["toolsNotAnswered"]), (&json!([]), &json!([])), "{coverage}");
@@ -351,6 +368,16 @@ fn the_reviewers_are_shown_what_a_probe_prints() {
             assert!(rest.any(|printed| printed == line), "guild probe {member} prints no {line:?} there:\n{printed}");
         }
     }
+}
+
+#[test]
+fn the_limits_of_a_named_policy_hold() {
+    let home = Home::new();
+    let member = suspect(&home, "almanac", "toolbox-plugin", json!({}));
+    let policy = home.write("limits.toml", "[limits]\ncomponent_bytes = 1000\n");
+    let output = home.guild().arg("probe").arg(&member).arg("--config").arg(policy).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("component_bytes"), "{}", stderr(&output));
 }
 
 #[test]

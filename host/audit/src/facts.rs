@@ -54,6 +54,7 @@ names! {
     LookAlikeName "Its name can be taken for another member's.";
     HiddenCharacters "Names in the component have characters that steer a terminal or turn the direction of reading.";
     UndeclaredAddress "A text for models has an address whose host its manifest does not ask for.";
+    AddressInData "Its data has an address whose host its manifest does not ask for.";
     SendingPage "A page or text asks a host for something when it is opened, and the manifest does not ask for the host.";
     UnaccountedBytes "Its data holds encoded or dense bytes that nothing accounts for.";
     EmbeddedProgram "Its data holds the beginning of a program, or a private key.";

@@ -105,11 +105,9 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Text {
-    /// Whether a text at `place` is meant by `asked`, which is the beginning of a place; a number in it is a whole one.
+    /// Whether a text at `place` is meant by `asked`, which is the beginning of a place.
     pub fn is_at(place: &str, asked: &str) -> bool {
-        place.strip_prefix(asked).is_some_and(|rest| {
-            !(rest.starts_with(|c: char| c.is_ascii_digit()) && asked.ends_with(|c: char| c.is_ascii_digit()))
-        })
+        place.starts_with(asked)
     }
 }
 

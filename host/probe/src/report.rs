@@ -86,6 +86,20 @@ pub struct Planted {
     pub run: String,
 }
 
+/// An artifact, or a report, that does something when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Active {
+    /// Its name.
+    pub name: String,
+    /// The thing that it does, in words.
+    pub what: String,
+    /// The formula, the script, or the address.
+    pub text: String,
+    /// The run in which it came first.
+    pub run: String,
+}
+
 /// The number of texts that were seen at a place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -158,6 +172,8 @@ pub struct Probe {
     pub with_project: Vec<Difference>,
     /// Files of a project that other programs run.
     pub planted: Vec<Planted>,
+    /// Artifacts and reports that do something when they are opened.
+    pub active: Vec<Active>,
     /// Texts that stand nowhere in the member's files.
     pub unknown_texts: Vec<Unknown>,
     /// The number of texts by place, in order of reach.

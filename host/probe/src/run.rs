@@ -8,8 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use guild_config::Config;
 use guild_contract::{
-    Manifest, MemberKey,
+    Limits, Manifest, MemberKey,
     hall::{Author, CommissionFilter, CommissionStatus, CommissionView, NewCommission},
     rpc::DispatchParams,
 };
@@ -20,7 +21,7 @@ use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::{
-    ProbeError,
+    ProbeError, archives,
     canaries::{Canaries, Source},
     home::{Home, LABEL, PROJECT, TASK},
     inputs::{self, Words},
@@ -64,11 +65,12 @@ pub(crate) struct Subject<'a> {
     pub(crate) key: &'a MemberKey,
     pub(crate) manifest: &'a Manifest,
     pub(crate) canaries: &'a Canaries,
+    pub(crate) limits: &'a Limits,
 }
 
 /// Plays the steps of a setting until `deadline`.
 pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Instant) -> Result<Played, ProbeError> {
-    let Subject { directory, key, manifest, canaries } = *subject;
+    let Subject { directory, key, manifest, canaries, limits } = *subject;
     let (from, of, asked, tokens) = (directory.to_owned(), key.clone(), manifest.clone(), canaries.clone());
     let has_project = setting.has_project();
     let made = spawn_blocking(move || Home::new(&from, &of, &asked, &tokens, has_project));
@@ -101,8 +103,9 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         git: home.git.clone(),
     };
     let hall = home.git.is_some() && has_project;
+    let config = home.config(setting.is_manager).map_err(|source| ProbeError::Home { source })?;
     let options = HostOptions {
-        config: home.config(setting.is_manager).map_err(|source| ProbeError::Home { source })?,
+        config: Config { limits: limits.clone(), ..config },
         target: Target::Members(home.path("members")),
         sources: Vec::new(),
         agent: None,
@@ -418,7 +421,8 @@ impl Run<'_> {
                 if self.seen.insert(format!("{set}/{name}"), hash) == Some(hash) || !is_recorded {
                     continue;
                 }
-                let text = String::from_utf8_lossy(&bytes).into_owned();
+                let unpacked = archives::texts(&bytes).filter(|_| place == Place::Artifact);
+                let text = unpacked.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
                 // The name of a job is its id.
                 let shown = if set == "jobs" { name.split_once('/').map_or("", |(_, rest)| rest) } else { &name };
                 if place == Place::Failure {

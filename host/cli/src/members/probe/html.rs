@@ -46,6 +46,9 @@ pub(super) fn page(probe: &Probe) -> String {
         (findings("Files of a project that programs run", &probe.planted, |one| html! {
             p { code { (safe(&one.path)) } } p.quiet { (safe(&one.run)) }
         }))
+        (findings("Artifacts that do something when they are opened", &probe.active, |one| html! {
+            p { (one.what) } p.quiet { (safe(&one.run)) "; " (safe(&one.name)) } pre { (whole(&one.text)) }
+        }))
         (findings("Texts for models that stand nowhere in its files", &probe.unknown_texts, |one| html! {
             p { (one.place.shown()) } p.quiet { (safe(&one.run)) "; " (safe(&one.name)) } pre { (whole(&one.text)) }
         }))

@@ -62,6 +62,12 @@ pub(super) fn screen(probe: &Probe) -> String {
     }
     more(&mut out, probe.planted.len());
 
+    section(&mut out, "Artifacts that do something when they are opened", probe.active.len());
+    for one in probe.active.iter().take(SHOWN) {
+        finding(&mut out, &one.what, &format!("{}; {}", one.run, one.name), &one.text);
+    }
+    more(&mut out, probe.active.len());
+
     section(&mut out, "Texts for models that stand nowhere in its files", probe.unknown_texts.len());
     for one in probe.unknown_texts.iter().take(SHOWN) {
         finding(&mut out, one.place.shown(), &format!("{}; {}", one.run, one.name), &one.text);

@@ -11,10 +11,10 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::crossings::{IN_ADDRESS, add, crossed};
 use crate::{
     ProbeError,
     canaries::{CALLERS, Canaries, Source},
-    crossings::{IN_ADDRESS, add, crossed},
     known::addresses,
     record::{Event, Place},
     report::Crossing,
