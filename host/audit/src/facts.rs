@@ -18,7 +18,7 @@ macro_rules! names {
         }
 
         impl FactName {
-            /// What such a fact says, in a sentence.
+            /// The meaning of such a fact, in a sentence.
             pub fn what(self) -> &'static str {
                 match self { $(Self::$name => $what),+ }
             }
@@ -82,11 +82,11 @@ impl FactName {
 /// Something that a reviewer should know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
-    /// Its name.
+    /// The name of the fact.
     pub name: FactName,
-    /// Where it is: an import, a manifest key, a section.
+    /// The place of the fact: an import, a manifest key, a section.
     pub place: String,
-    /// What it is.
+    /// The fact in words.
     pub text: String,
     /// Whether a host refuses the member for it.
     pub refused: bool,

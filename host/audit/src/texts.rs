@@ -47,7 +47,7 @@ const HIDDEN_RUN: usize = 8;
 /// The beginning of every tag character in UTF-8.
 const TAG: &[u8] = b"\xf3\xa0";
 
-/// What was found in all texts and all data.
+/// The texts and the data of a subject, as they are laid out.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     /// The beginning of the places whose texts are listed whole.
@@ -60,7 +60,7 @@ pub(crate) struct Texts {
     unread: Vec<UnreadBytes>,
     /// Whether a region of dense bytes is the state of CPython's random numbers.
     is_seeded: bool,
-    /// What is told under each name of each place.
+    /// The sentences for each fact's name and place.
     told: BTreeMap<(FactName, String), Vec<String>>,
     /// Addresses, each with its fact's name and its place.
     addresses: Vec<(FactName, String, pages::Address)>,
@@ -383,7 +383,7 @@ fn named(texts: impl Iterator<Item = String>) -> Option<String> {
     })
 }
 
-/// What a member says of itself and to its models: each text with its place.
+/// The texts of a member about itself and for its models, each with its place.
 fn declared(member: &Member<'_>) -> Vec<(TextKind, String, String)> {
     let manifest = member.manifest;
     let fields = [

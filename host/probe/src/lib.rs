@@ -6,6 +6,7 @@
 //! one respect are compared; and texts whose origin is unknown are shown ([`known`]).
 
 mod archives;
+mod asks;
 mod canaries;
 mod encodings;
 mod findings;
@@ -122,12 +123,16 @@ pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> R
     let roots = home::roots(&found.manifest);
     let canaries = Canaries::new(options.seed, &roots, &[PROJECT]);
     let settings = scenarios::all(&found.manifest, options.obedient);
+    let component = found.manifest.component.as_ref().and_then(|spec| fs::read(directory.join(&spec.file)).ok());
+    let component = component.unwrap_or_default();
+    let words = asks::words(&component);
     let subject = Subject {
         directory: &directory,
         key: &found.key,
         manifest: &found.manifest,
         canaries: &canaries,
         limits: &options.config.limits,
+        words: &words,
     };
     let again: Vec<&Setting> = settings.iter().filter(|setting| twins::is_played(setting, &settings)).collect();
     let number = settings.len() + again.len();
@@ -161,11 +166,10 @@ pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> R
         return Err(ProbeError::Changed { member: found.key.to_string() });
     }
     let files = files_of(&directory, &found.manifest);
-    let component = found.manifest.component.as_ref().and_then(|spec| fs::read(directory.join(&spec.file)).ok());
-    let outside = component.and_then(|bytes| guild_inspect::outside(&bytes).ok()).unwrap_or_default();
+    let outside = guild_inspect::outside(&component).unwrap_or_default();
     let imports = outside.imports.iter().filter_map(|import| guild_inspect::interface(import)).collect();
     let findings =
-        Findings { runs: &runs, crossings, active, not_played, canaries: &canaries, files, imports, found: &found };
+        Findings { runs: &runs, crossings, active, not_played, words: &words, canaries: &canaries, files, imports, found: &found };
     let probe = findings.probe(options, &probed, began);
     let kept = Probed::keep(
         &probed,

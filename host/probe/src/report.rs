@@ -34,6 +34,18 @@ pub struct Crossing {
     pub times: u32,
 }
 
+/// A request that was made, however often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Requested {
+    /// The address, or the query of a search.
+    pub address: String,
+    /// The number of times that it was made.
+    pub times: u32,
+    /// The words after the host that stand nowhere in what the member was given.
+    pub own_words: Vec<String>,
+}
+
 /// A request that nothing explains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -164,6 +176,10 @@ pub struct Probe {
     pub seconds: f64,
     /// Tokens that crossed a boundary.
     pub canaries: Vec<Crossing>,
+    /// What the member was given in the runs, as sentences.
+    pub given: Vec<String>,
+    /// The distinct requests of the component, the most frequent first.
+    pub requests: Vec<Requested>,
     /// Requests that nothing explains.
     pub unexpected_requests: Vec<Unexpected>,
     /// The texts that were seen in some runs only.

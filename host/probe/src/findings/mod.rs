@@ -22,20 +22,24 @@ use guild_trust::Pin;
 use serde_json::Value;
 
 use crate::{
-    Options,
-    canaries::Canaries,
+    Options, asks,
+    canaries::{Canaries, Source},
     home,
     inputs::VARIANTS,
     known::{Known, addresses},
     neighbour::OWN_HOST,
     record::{Event, Place},
-    report::{Active, Coverage, Crossing, FORMAT, Planted, Probe, RunReport, Seen, Unexpected, Unknown},
+    report::{Active, Coverage, Crossing, FORMAT, Planted, Probe, Requested, RunReport, Seen, Unexpected, Unknown},
     run::Played,
     scenarios::{self, Setting},
     web,
 };
 use differences::Compared;
 
+/// Requests that are listed.
+const REQUESTS: usize = 200;
+/// Bytes of the shortest word of a request that is judged.
+const WORD: usize = 4;
 /// Unknown texts that are listed.
 const UNKNOWN: usize = 60;
 /// Characters of one of them.
@@ -50,6 +54,8 @@ pub(crate) struct Findings<'a> {
     pub(crate) active: Vec<Active>,
     /// The runs for which there was no time.
     pub(crate) not_played: Vec<String>,
+    /// The words of its component that were tried.
+    pub(crate) words: &'a str,
     pub(crate) canaries: &'a Canaries,
     pub(crate) files: Vec<Vec<u8>>,
     /// The interfaces of the host that its component imports.
@@ -59,16 +65,21 @@ pub(crate) struct Findings<'a> {
 
 impl Findings<'_> {
     pub(crate) fn probe(self, options: &Options, files: &Pin, began: Instant) -> Probe {
-        let inputs = self.inputs();
         let mut all = Known::of(&self.files);
-        let mut given = Known::of(&[]);
-        for text in &inputs {
+        let [mut given, mut tried] = [Known::of(&[]), Known::of(&[])];
+        for text in self.inputs(false).iter().chain(&home::given()) {
             all.add(text);
             given.add(text);
+            tried.add(text);
+        }
+        // Its own words are given in one run only: they are no reason for what it says in others.
+        for text in self.inputs(true).iter().map(String::as_str).chain(self.words.lines()) {
+            all.add(text);
+            tried.add(text);
         }
         let compared: Vec<Compared<'_>> = self.runs.iter().map(|(setting, run)| self.compared(setting, run)).collect();
         let (of_project, with_project) = differences::with_project(&compared, self.canaries, &given, &all);
-        let mut differences = differences::between(&compared, self.canaries, &given);
+        let mut differences = differences::between(&compared, self.canaries, &given, &tried);
         differences.extend(of_project);
         differences.sort_by_key(|one| one.place);
         Probe {
@@ -79,6 +90,8 @@ impl Findings<'_> {
             seed: options.seed,
             obedient: options.obedient,
             canaries: crossings::sorted(self.crossings.clone()),
+            given: self.given(),
+            requests: self.requests(&given),
             unexpected_requests: self.unexpected(),
             differences,
             with_project,
@@ -102,20 +115,57 @@ impl Findings<'_> {
 
     /// A run for the comparison: the calls of tools are repeated once all variants came.
     fn compared<'a>(&self, setting: &'a Setting, run: &'a Played) -> Compared<'a> {
-        let jobs = setting.steps.iter().filter(|step| !matches!(step, scenarios::Step::Tools { .. })).count();
+        let jobs = setting.steps.iter().filter(|step| !matches!(step, scenarios::Step::Tools(_))).count();
         let first = jobs + run.listed.len() * VARIANTS;
         let repeats_from = u32::try_from(first + 1).unwrap_or(u32::MAX);
         Compared { name: &setting.name, kind: setting.kind, repeats_from, events: &run.events }
     }
 
-    /// The texts that the runs gave the member: inputs of the model and of callers, and the seeded texts.
-    fn inputs(&self) -> Vec<String> {
+    /// The inputs of the model and of callers in runs with the member's own words, or in the others.
+    fn inputs(&self, has_words: bool) -> BTreeSet<String> {
         let mut inputs: BTreeSet<String> = BTreeSet::new();
-        for (_, run) in self.runs {
+        for (_, run) in self.runs.iter().filter(|(setting, _)| setting.has_words == has_words) {
             inputs.extend(run.events.iter().filter(|event| event.by_model).flat_map(sentences));
         }
-        inputs.extend(home::given());
-        inputs.into_iter().collect()
+        inputs
+    }
+
+    /// What the member was given.
+    fn given(&self) -> Vec<String> {
+        let roots = self.canaries.all().iter().filter_map(|canary| match &canary.source {
+            Source::Root(name) => Some(name.as_str()),
+            _ => None,
+        });
+        let (files, rows) = (home::file_names().join(", "), asks::ROWS.map(|rows| rows.to_string()).join(", "));
+        let mut given = vec![format!("the read roots {}, each with {files}", roots.collect::<Vec<_>>().join(", "))];
+        if self.found.manifest.is_worker() {
+            let tasks = [asks::TASK, asks::OF_FILES].into_iter().chain(asks::USUAL);
+            given.push(format!("the tasks \"{}\"", tasks.collect::<Vec<_>>().join("\", \"")));
+            given.push(format!("attached tables of {rows} rows"));
+        }
+        given.push(format!("{} words and phrases of its component", self.words.lines().count()));
+        given
+    }
+
+    /// The distinct requests of the component.
+    fn requests(&self, given: &Known) -> Vec<Requested> {
+        let mut found: Vec<Requested> = Vec::new();
+        let events = self.runs.iter().flat_map(|(_, run)| &run.events);
+        let is_own = |event: &&Event| {
+            event.place == Place::Request && [web::BY_COMPONENT, web::REFUSED].contains(&event.name.as_str())
+        };
+        for event in events.filter(is_own) {
+            match found.iter_mut().find(|one| one.address == event.text) {
+                Some(one) => one.times += 1,
+                None if found.len() < REQUESTS => {
+                    let own_words = own_words(&event.text, given, self.canaries);
+                    found.push(Requested { address: event.text.clone(), times: 1, own_words });
+                }
+                None => {}
+            }
+        }
+        found.sort_by(|one, other| (other.times, &one.address).cmp(&(one.times, &other.address)));
+        found
     }
 
     /// Requests of the component to hosts that were not granted, or that nothing names.
@@ -299,6 +349,16 @@ impl Findings<'_> {
             .partition(|tool| tools.get(tool) == Some(&true));
         coverage
     }
+}
+
+/// The words after the host of an address that stand nowhere in what the member was given, without tokens.
+fn own_words(address: &str, given: &Known, canaries: &Canaries) -> Vec<String> {
+    let plain = percent_encoding::percent_decode_str(address).decode_utf8_lossy().to_lowercase();
+    let path = plain.splitn(4, '/').nth(3).unwrap_or_default();
+    let words = path.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() >= WORD && !given.has_word(word));
+    let is_token = |word: &&str| canaries.all().iter().any(|one| one.token.contains(word) || word.contains(&one.token));
+    let words: BTreeSet<&str> = words.filter(|word| !is_token(word)).collect();
+    words.into_iter().map(str::to_owned).collect()
 }
 
 /// The lines of a text; of JSON, the lines of its texts, since a program makes what is around them.

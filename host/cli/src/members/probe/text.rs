@@ -74,6 +74,22 @@ pub(super) fn screen(probe: &Probe) -> String {
     }
     more(&mut out, probe.unknown_texts.len());
 
+    if !probe.requests.is_empty() {
+        line(&mut out, &format!("\n{STRONG}Requests: {} distinct{STRONG:#}", count(probe.requests.len() as u64)));
+        for one in probe.requests.iter().take(SHOWN) {
+            line(&mut out, &format!("  {:>6}  {}", count(one.times.into()), one_line(&one.address, 2 * LINE_CHARS)));
+            if !one.own_words.is_empty() {
+                let words = one_line(&one.own_words.join(", "), LINE_CHARS);
+                line(&mut out, &format!("          {LABEL}words that it was not given: {words}{LABEL:#}"));
+            }
+        }
+        more(&mut out, probe.requests.len());
+    }
+
+    line(&mut out, &format!("\n{STRONG}Given{STRONG:#}"));
+    for given in &probe.given {
+        line(&mut out, &format!("  {}", one_line(given, LINE_CHARS)));
+    }
     line(&mut out, &format!("\n{STRONG}Seen{STRONG:#}"));
     for seen in &probe.seen {
         let names = match seen.place {
