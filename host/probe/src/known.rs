@@ -32,8 +32,11 @@ impl Known {
     /// The pieces of these texts. Texts of two bytes a character, as JavaScript and Windows have them, count too.
     pub(crate) fn of(texts: &[Vec<u8>]) -> Self {
         let bytes: usize = texts.iter().map(Vec::len).sum();
-        let mut known =
-            Self { bits: vec![0; (bytes * BITS_PER_BYTE * 2).max(1 << 16).div_ceil(64)], later: HashSet::new(), words: HashSet::new() };
+        let mut known = Self {
+            bits: vec![0; (bytes * BITS_PER_BYTE * 2).max(1 << 16).div_ceil(64)],
+            later: HashSet::new(),
+            words: HashSet::new(),
+        };
         for text in texts {
             let lower = text.to_ascii_lowercase();
             known.insert(&lower);

@@ -168,8 +168,17 @@ pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> R
     let files = files_of(&directory, &found.manifest);
     let outside = guild_inspect::outside(&component).unwrap_or_default();
     let imports = outside.imports.iter().filter_map(|import| guild_inspect::interface(import)).collect();
-    let findings =
-        Findings { runs: &runs, crossings, active, not_played, words: &words, canaries: &canaries, files, imports, found: &found };
+    let findings = Findings {
+        runs: &runs,
+        crossings,
+        active,
+        not_played,
+        words: &words,
+        canaries: &canaries,
+        files,
+        imports,
+        found: &found,
+    };
     let probe = findings.probe(options, &probed, began);
     let kept = Probed::keep(
         &probed,

@@ -21,9 +21,7 @@ pub use abilities::{
     Export, ExportState, Function, Import, ImportState, Limit, RequestState, RequestedCapability, SessionTool, Sessions,
 };
 pub use contents::{Contents, HostPath, Program, Section};
-pub use identity::{
-    Claims, Dependencies, Identity, Kind, Package, Producer, Runtime, Sbom, Signature, SignatureState,
-};
+pub use identity::{Claims, Dependencies, Identity, Kind, Package, Producer, Runtime, Sbom, Signature, SignatureState};
 pub use texts::{Folded, Hidden, NamedHost, OtherFile, OtherKind, Text, TextKind, UnreadBytes};
 
 /// The name of this form of an audit. It changes when a field goes or changes its meaning; new fields may come.

@@ -36,12 +36,7 @@ type Lines<'a> = BTreeMap<Key, (&'a Event, &'a str)>;
 /// All differences, in order of reach.
 ///
 /// `inputs` has what all runs are given, and `tried` also the words of the member that one run is given.
-pub(crate) fn between(
-    runs: &[Compared<'_>],
-    canaries: &Canaries,
-    inputs: &Known,
-    tried: &Known,
-) -> Vec<Difference> {
+pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known, tried: &Known) -> Vec<Difference> {
     let sets: Vec<Lines<'_>> = runs.iter().map(|run| lines(run.events, canaries)).collect();
     let mut found = Vec::new();
     let of = |kind: Kind| runs.iter().zip(&sets).filter(move |(run, _)| run.kind == kind);

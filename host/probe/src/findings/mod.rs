@@ -155,13 +155,11 @@ impl Findings<'_> {
             event.place == Place::Request && [web::BY_COMPONENT, web::REFUSED].contains(&event.name.as_str())
         };
         for event in events.filter(is_own) {
-            match found.iter_mut().find(|one| one.address == event.text) {
-                Some(one) => one.times += 1,
-                None if found.len() < REQUESTS => {
-                    let own_words = own_words(&event.text, given, self.canaries);
-                    found.push(Requested { address: event.text.clone(), times: 1, own_words });
-                }
-                None => {}
+            if let Some(one) = found.iter_mut().find(|one| one.address == event.text) {
+                one.times += 1;
+            } else if found.len() < REQUESTS {
+                let own_words = own_words(&event.text, given, self.canaries);
+                found.push(Requested { address: event.text.clone(), times: 1, own_words });
             }
         }
         found.sort_by(|one, other| (other.times, &one.address).cmp(&(one.times, &other.address)));
