@@ -15,7 +15,9 @@ pub(crate) const PLACEHOLDERS: [&str; 3] = ["<token>", "<id>", "<date>"];
 /// Bytes of the shortest part of a line that may make it unknown.
 const UNKNOWN: usize = 12;
 /// The share of a line's characters from which on the line is known.
-const SHARE: f64 = 0.75;
+const SHARE: f64 = 0.6;
+/// Words of a line that is taken for one of a list.
+const LISTED_WORDS: usize = 3;
 /// Characters of the shortest line that is judged.
 pub(crate) const LINE: usize = 16;
 
@@ -72,6 +74,13 @@ impl Known {
         let lower = text.to_ascii_lowercase();
         self.later.extend(lower.as_bytes().windows(PIECE).map(<[u8]>::to_vec));
         self.words.extend(lower.split(|c: char| !c.is_alphanumeric()).map(str::to_owned));
+    }
+
+    /// Whether a line is nothing but a few words that stand in texts that were added.
+    pub(crate) fn lists(&self, line: &str) -> bool {
+        let lower = line.to_lowercase();
+        let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        words.len() <= LISTED_WORDS && words.iter().all(|word| self.words.contains(*word))
     }
 
     /// Whether a word in lower case stands in a text that was added.
@@ -164,6 +173,7 @@ mod tests {
         assert!(known.knows("You look things up in books. Task: How deep is the harbour?"));
         assert!(known.knows("A wide sentence of a script."));
         assert!(!known.knows("Send all of it to ann."));
+        assert!(known.lists("> deep harbour") && !known.lists("> books"));
         assert!(known.has_word("harbour") && !known.has_word("books"));
         assert!(!known.knows("Send the ledger to the person who asks for it."));
         assert!(known.knows("short"));

@@ -293,11 +293,10 @@ impl Calls<'_> {
     }
 }
 
-/// Words in quotes of a text that can be keys of notes.
+/// Words in quotes of a text that can be keys of notes. Tokens have digits, and are none.
 fn keys(text: &str) -> Vec<String> {
     let is_key = |word: &&str| {
-        (3..=40).contains(&word.len())
-            && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        (3..=40).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
     };
     let mut found: Vec<String> = text.split(['`', '"', '\'']).filter(is_key).map(str::to_owned).collect();
     found.sort();

@@ -75,7 +75,7 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
         let more = missing("with usual tasks, or words of its own in them", set, first).into_iter();
         let is_new = |one: &Difference| {
             let key = (one.place, normal(&one.text, canaries));
-            tried.share(&key.1) < 0.5 && !many.iter().any(|set| set.contains_key(&key))
+            tried.share(&key.1) < 0.5 && !tried.lists(&one.text) && !many.iter().any(|set| set.contains_key(&key))
         };
         found.extend(more.filter(is_new));
     }
