@@ -111,6 +111,24 @@ fn what_begins_with_the_fourth_job_is_a_difference() {
 }
 
 #[test]
+fn what_waits_for_a_word_of_its_own_or_for_a_long_list_is_a_difference() {
+    let home = Home::new();
+    let grants = json!({"grants": {"agent": {}, "job-tools": {}}});
+    let member = suspect(&home, "chandler", "autonomous-worker", grants);
+    let (code, probe) = probe(&home, &member, &["--fail-on", "difference"]);
+    for (when, text) in [
+        ("with usual tasks, or words of its own in them", "Charge the second rate"),
+        ("with tasks that list more things", "Leave every second entry"),
+    ] {
+        let found = list(&probe, "differences").iter().find(|one| one["text"].as_str().unwrap().contains(text));
+        let found = found.unwrap_or_else(|| panic!("{text}: {}", probe["differences"]));
+        assert_eq!((&found["when"], &found["place"]), (&json!(when), &json!("result")));
+    }
+    assert!(list(&probe, "given").iter().any(|given| given.as_str().unwrap().contains("tables of 3, 50, 200 rows")));
+    assert_eq!(code, Some(1));
+}
+
+#[test]
 fn artifacts_that_do_something_when_they_are_opened_are_found() {
     let home = Home::new();
     let grants = json!({"grants": {"agent": {}, "job-tools": {}, "artifacts": {}}});
