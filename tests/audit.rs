@@ -701,8 +701,9 @@ fn texts_come_after_the_facts_and_a_beginning_of_a_place_shows_also_dense_bytes(
     let shown = text(&guild(&home, &["ann", "--members", "members", "--texts"]));
     let facts = shown.find("Facts: ").unwrap_or_else(|| panic!("{shown}"));
     assert!(facts < shown.find("A sentence that a reader").unwrap(), "{shown}");
-    let place = shown.lines().find_map(|line| line.split_once("dense bytes at data at byte ")?.1.split(',').next());
-    let place = place.unwrap_or_else(|| panic!("{shown}"));
+    // The fact about the bytes names the place before.
+    let listed = shown.rsplit_once("dense bytes at data at byte ").and_then(|(_, rest)| rest.split(',').next());
+    let place = listed.unwrap_or_else(|| panic!("{shown}"));
     let is_dump = |line: &str| {
         let digits = line.get(2..50).unwrap_or_default().split_whitespace();
         digits.filter(|word| word.len() == 2 && u8::from_str_radix(word, 16).is_ok()).count() == 16

@@ -66,16 +66,23 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
         found.extend(new.filter(|one| !is_told(one)));
     }
     let is_given = |line: &str| inputs.share(&normal(line, canaries)) >= 0.5;
+    // What comes from some job on is told with that job.
+    let many: Vec<&Lines<'_>> = of(Kind::Many).map(|(_, set)| set).collect();
+    let is_of_many = |one: &Difference| {
+        let key = (one.place, normal(&one.text, canaries));
+        many.iter().any(|set| set.contains_key(&key))
+    };
     for (run, set) in of(Kind::Sizes) {
-        let more = missing(run.name, set, first).into_iter().filter(|one| !is_given(&one.text));
+        let more = missing(run.name, set, first).into_iter();
+        let more = more.filter(|one| !is_given(&one.text) && !is_of_many(one));
         found.extend(more.map(|one| Difference { when: "with tasks that list more things".to_owned(), ..one }));
     }
-    let many: Vec<&Lines<'_>> = of(Kind::Many).map(|(_, set)| set).collect();
     for (_, set) in of(Kind::Words) {
         let more = missing("with usual tasks, or words of its own in them", set, first).into_iter();
+        // Other inputs have other answers.
         let is_new = |one: &Difference| {
-            let key = (one.place, normal(&one.text, canaries));
-            tried.share(&key.1) < 0.5 && !tried.lists(&one.text) && !many.iter().any(|set| set.contains_key(&key))
+            let is_tried = tried.share(&normal(&one.text, canaries)) >= 0.5 || tried.lists(&one.text);
+            one.place != Place::ToolAnswer && !is_tried && !is_of_many(one)
         };
         found.extend(more.filter(is_new));
     }
