@@ -347,8 +347,8 @@ fn cases() -> Vec<(FactName, Case, Case)> {
         ),
         (
             FactName::AddressInData,
-            data(b"Look at https://files.catbox.moe/notes first."),
-            data(b"Look at the notes in the handbook first."),
+            data("Look at https://files.catbox.moe/notes first."),
+            data("Look at the notes in the handbook first."),
         ),
         (FactName::UnaccountedBytes, data(&dense(4096)), data(&"abcdefgh, ijklmnop ".repeat(400))),
         (FactName::OtherFile, holding("old.wasm", OtherKind::Wasm), holding("LICENSE", OtherKind::Text)),
