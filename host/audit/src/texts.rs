@@ -131,7 +131,8 @@ impl Texts {
             let formula = formulas::function_before(data, found.offset);
             let line = texts.iter().find_map(|text| line_at(text, found.offset));
             // A runtime's own texts name its documentation.
-            if formula.is_some() || !line.is_some_and(|line| of_line(line).is_some()) {
+            let is_known = hosts::is_namespace(&host) || line.is_some_and(|line| of_line(line).is_some());
+            if formula.is_some() || !is_known {
                 let by = formula.map(|name| format!(", which the formula {name} asks for")).unwrap_or_default();
                 let what = format!("{}{by}, at byte {}", found.shown, place_of(found.offset));
                 let address = pages::Address { host: host.clone(), what };
