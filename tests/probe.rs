@@ -70,6 +70,19 @@ fn what_leaves_in_base64_through_a_host_that_may_be_asked_is_found_with_its_sour
 }
 
 #[test]
+fn what_leaves_in_an_encoding_without_a_name_is_found_with_its_source() {
+    let home = Home::new();
+    let grants = json!({"grants": {"agent": {}, "files": {}, "web": {"hosts": ["dictionary.example"]}}});
+    let member = suspect(&home, "speller", "autonomous-worker", grants);
+    let (code, probe) = probe(&home, &member, &["--fail-on", "canary"]);
+    // What the caller asks for is looked up as it stands, and is none.
+    let [found] = list(&probe, "canaries") else { panic!("{}", probe["canaries"]) };
+    assert_eq!((&found["place"], &found["source"]), (&json!("request"), &json!({"kind": "root", "of": "handbook"})));
+    assert!(found["text"].as_str().unwrap().contains("words=crane+"), "{found}");
+    assert_eq!(code, Some(1));
+}
+
+#[test]
 fn a_pull_request_that_carries_a_file_of_a_read_root_is_found_also_reversed() {
     let home = Home::new();
     let grants = json!({"grants": {"agent": {}, "files": {}, "job-tools": {}, "hall": {"manage": true}}});
@@ -95,6 +108,41 @@ fn what_begins_with_the_fourth_job_is_a_difference() {
     let found = found.unwrap_or_else(|| panic!("{}", probe["differences"]));
     assert_eq!((&found["when"], &found["place"]), (&json!("from the 4th job on"), &json!("system-prompt")));
     assert_eq!(code, Some(1));
+}
+
+#[test]
+fn what_waits_for_a_word_of_its_own_or_for_a_long_list_is_a_difference() {
+    let home = Home::new();
+    let grants = json!({"grants": {"agent": {}, "job-tools": {}}});
+    let member = suspect(&home, "chandler", "autonomous-worker", grants);
+    let (code, probe) = probe(&home, &member, &["--fail-on", "difference"]);
+    for (when, text) in [
+        ("with usual tasks, or words of its own in them", "Charge the second rate"),
+        ("with tasks that list more things", "Leave every second entry"),
+    ] {
+        let found = list(&probe, "differences").iter().find(|one| one["text"].as_str().unwrap().contains(text));
+        let found = found.unwrap_or_else(|| panic!("{text}: {}", probe["differences"]));
+        assert_eq!((&found["when"], &found["place"]), (&json!(when), &json!("result")));
+    }
+    assert!(list(&probe, "given").iter().any(|given| given.as_str().unwrap().contains("tables of 3, 50, 200 rows")));
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn artifacts_that_do_something_when_they_are_opened_are_found() {
+    let home = Home::new();
+    let grants = json!({"grants": {"agent": {}, "job-tools": {}, "artifacts": {}}});
+    let member = suspect(&home, "chartist", "autonomous-worker", grants);
+    let (code, probe) = probe(&home, &member, &["--fail-on", "active-artifact"]);
+    let found: Vec<(&str, &str)> = list(&probe, "active")
+        .iter()
+        .map(|one| (one["name"].as_str().unwrap(), one["what"].as_str().unwrap()))
+        .collect();
+    let wanted = [
+        ("artifacts/depths.csv", "a formula asks an address or starts a program"),
+        ("artifacts/depths.svg", "a script runs in it"),
+    ];
+    assert_eq!((code, &found[..]), (Some(1), &wanted[..]));
 }
 
 #[test]
@@ -181,7 +229,7 @@ fn harmless_tools_that_quote_attacks_and_encode_texts_have_no_findings() {
     let home = Home::new();
     let member = suspect(&home, "workshop", "toolbox-plugin", json!({}));
     let (code, probe) = probe(&home, &member, &["--fail-on", FINDINGS]);
-    let found = ["canaries", "differences", "unexpectedRequests", "planted"].map(|kind| &probe[kind]);
+    let found = ["canaries", "differences", "unexpectedRequests", "planted", "active"].map(|kind| &probe[kind]);
     assert_eq!(code, Some(0), "{found:?}");
     let audit = home.run(&[
         "audit",
@@ -233,12 +281,12 @@ fn no_tool_of_the_host_is_taken_for_one_of_the_member() {
 }
 
 /// The kinds of findings.
-const FINDINGS: &str = "canary,difference,unexpected-request,planted-file";
+const FINDINGS: &str = "canary,difference,unexpected-request,planted-file,active-artifact";
 
 /// Probes a member that comes along, which has no findings, and of which all that it offers was called.
 fn has_no_findings(name: &str) {
     let (code, probe) = probe(&Home::new(), &shipped(name), &["--fail-on", FINDINGS]);
-    let found = ["canaries", "differences", "unexpectedRequests", "planted"].map(|kind| &probe[kind]);
+    let found = ["canaries", "differences", "unexpectedRequests", "planted", "active"].map(|kind| &probe[kind]);
     assert_eq!(code, Some(0), "{found:?}");
     let coverage = &probe["coverage"];
     assert_eq!((&coverage["exportsNotCalled"], &coverage["toolsNotAnswered"]), (&json!([]), &json!([])), "{coverage}");
@@ -338,6 +386,16 @@ fn the_reviewers_are_shown_what_a_probe_prints() {
             assert!(rest.any(|printed| printed == line), "guild probe {member} prints no {line:?} there:\n{printed}");
         }
     }
+}
+
+#[test]
+fn the_limits_of_a_named_policy_hold() {
+    let home = Home::new();
+    let member = suspect(&home, "almanac", "toolbox-plugin", json!({}));
+    let policy = home.write("limits.toml", "[limits]\ncomponent_bytes = 1000\n");
+    let output = home.guild().arg("probe").arg(&member).arg("--config").arg(policy).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("component_bytes"), "{}", stderr(&output));
 }
 
 #[test]

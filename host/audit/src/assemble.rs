@@ -104,8 +104,7 @@ impl Audit {
             |kind: &capability::Kind| self.imports.iter().any(|import| import.needs.as_deref() == Some(kind.name));
         let reach = Reach::of(member.spec, &operator.grants, &operator.places, imports);
         let key = member.key.as_str();
-        self.flows = reach.flows(key, &operator.others, &operator.opened);
-        self.reach = reach.rows(key, &operator.others, &self.flows);
+        (self.flows, self.reach) = reach.flows(key, &operator.others, &operator.opened);
         check::flows(&self.flows, facts);
     }
 

@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::characters::{odd, seen, spelled};
 
-/// What is known of something, one thing at a time: by its subject and name, as of a [`Change`].
+/// The values that are known of a thing, by their subject and name, as of a [`Change`].
 pub type Attributes = BTreeMap<(&'static str, String), String>;
 
 /// One thing that came, went, or became another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// What kind of thing it is: `flow`, `text`, `host`, `file`, `bytes`,
+    /// The kind of thing that changed: `flow`, `text`, `host`, `file`, `bytes`,
     /// `identity`, `import`, `function`, `export`, `capability`, `session`, `limit`, `producer`, `package`.
     pub subject: String,
-    /// Which one.
+    /// The name of the thing.
     pub name: String,
-    /// What it was; none, where it is new.
+    /// The old value; none if the thing is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<String>,
-    /// What it is; none, where it is gone.
+    /// The new value; none if the thing is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
-    /// Whether a line of it looks like another line and differs, so that it is shown with its code points.
+    /// Whether a line of the change looks like another line and differs, so that it is shown with its code points.
     #[serde(skip)]
     is_alike: bool,
 }
 
 impl Change {
-    /// What is other in `new` than in `old`, sorted by subject and name.
+    /// The changes from `old` to `new`, sorted by subject and name.
     pub fn between(old: Attributes, mut new: Attributes) -> Vec<Self> {
         let change = |(subject, name): (&str, String), old, new| Self {
             subject: subject.to_owned(),
@@ -62,7 +62,7 @@ impl Change {
         changes
     }
 
-    /// What it was and what it is, each as a line says it.
+    /// The old and the new value, each as a line says it.
     fn bare(&self) -> impl Iterator<Item = String> {
         let values = [&self.old, &self.new].into_iter().flatten();
         values.map(|value| {
@@ -71,7 +71,7 @@ impl Change {
         })
     }
 
-    /// What can flow where, and what models are told, are first.
+    /// The position among the changes: flows, and texts for models, come first.
     fn rank(&self) -> usize {
         const FIRST: [&str; 3] = ["flow", "text", "host"];
         FIRST.iter().position(|subject| *subject == self.subject).unwrap_or(FIRST.len())

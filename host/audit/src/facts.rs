@@ -18,7 +18,7 @@ macro_rules! names {
         }
 
         impl FactName {
-            /// What such a fact says, in a sentence.
+            /// The meaning of such a fact, in a sentence.
             pub fn what(self) -> &'static str {
                 match self { $(Self::$name => $what),+ }
             }
@@ -54,6 +54,7 @@ names! {
     LookAlikeName "Its name can be taken for another member's.";
     HiddenCharacters "Names in the component have characters that steer a terminal or turn the direction of reading.";
     UndeclaredAddress "A text for models has an address whose host its manifest does not ask for.";
+    AddressInData "Its data has an address whose host its manifest does not ask for.";
     SendingPage "A page or text asks a host for something when it is opened, and the manifest does not ask for the host.";
     UnaccountedBytes "Its data holds encoded or dense bytes that nothing accounts for.";
     EmbeddedProgram "Its data holds the beginning of a program, or a private key.";
@@ -81,11 +82,11 @@ impl FactName {
 /// Something that a reviewer should know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
-    /// Its name.
+    /// The name of the fact.
     pub name: FactName,
-    /// Where it is: an import, a manifest key, a section.
+    /// The place of the fact: an import, a manifest key, a section.
     pub place: String,
-    /// What it is.
+    /// The fact in words.
     pub text: String,
     /// Whether a host refuses the member for it.
     pub refused: bool,

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::hosts;
 
-/// What a member can reach: its manifest under the operator's policy.
+/// The reach of a member: its manifest under the operator's policy.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one thing that a member may do")]
 pub struct Reach {
@@ -58,13 +58,13 @@ pub struct Reach {
 /// Another member that is installed, and what it can reach by its manifest.
 #[derive(Clone, Debug, Default)]
 pub struct Other {
-    /// Its key.
+    /// The key of the member.
     pub key: String,
-    /// What it can reach.
+    /// The reach of the member.
     pub reach: Reach,
 }
 
-/// What the operator has opened, as far as flows depend on it.
+/// The parts of the operator's policy on which flows depend.
 #[derive(Clone, Debug, Default)]
 pub struct Opened {
     /// Whether `guild.toml` has a `[web]`. Without one, flows are computed as if it opened all that is asked for.
@@ -91,7 +91,7 @@ pub enum Source {
     Hall,
     /// The tasks and inputs of its callers.
     Callers,
-    /// What the tools of another member answer.
+    /// The answers of another member's tools.
     Toolbox(String),
     /// Pages and results of searches.
     Web,
@@ -174,7 +174,7 @@ impl Display for Sink {
     }
 }
 
-/// How one member's texts get to another.
+/// The way of one member's texts to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
@@ -197,7 +197,7 @@ pub enum How {
 }
 
 impl How {
-    /// How it is read, for a sentence about the reader.
+    /// The way of reading, for a sentence about the reader.
     pub fn what(self) -> &'static str {
         match self {
             Self::Calls => "whose tools it calls",
@@ -220,29 +220,29 @@ impl How {
 /// A member on the way of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// Its key.
+    /// The key of the member.
     pub member: String,
-    /// How the texts of the member before it get there.
+    /// The way of the texts of the member before it.
     pub how: How,
 }
 
 /// A place, and what can go there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Flow {
-    /// Where it can go.
+    /// The place where the texts go.
     pub to: Sink,
     /// The members on the way, by which it goes; empty for what the member itself sends or writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by: Vec<Step>,
     /// Whether it leaves this machine.
     pub leaves: bool,
-    /// Why what is sent there can reach anybody, where it can: `any host`, `a web archive, ...`.
+    /// The reason that texts there can reach anybody, if they can: `any host`, `a web archive, ...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
-    /// What the operator has to do first, where the policy does not permit it yet.
+    /// The step that the operator has to take first, where the policy does not permit the flow yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
-    /// What can go there.
+    /// The sources of the texts.
     pub from: Vec<Source>,
 }
 
@@ -252,7 +252,7 @@ impl Flow {
         self.by.iter().all(|step| step.how.is_own())
     }
 
-    /// Where it can go, with the way and what has to be done first, for people.
+    /// The place where the texts go, with the way and the operator's step, for people.
     pub fn place(&self) -> String {
         let mut text = self.to.to_string();
         if let Some(relay) = self.relay.as_ref().filter(|relay| **relay != text) {
@@ -274,12 +274,12 @@ impl Flow {
 pub struct ReachRow {
     /// The subject.
     pub label: String,
-    /// What there is; never empty.
+    /// The items of the row; never empty.
     pub items: Vec<String>,
 }
 
 impl Reach {
-    /// What it reads.
+    /// The sources that the member reads.
     pub fn sources(&self) -> Vec<Source> {
         let fixed = [
             (self.reads_documents, Source::Documents),
@@ -297,7 +297,7 @@ impl Reach {
         all
     }
 
-    /// Where it sends or writes by itself.
+    /// The places where the member sends or writes by itself.
     pub fn sinks(&self) -> Vec<Sink> {
         let fixed = [
             (self.searches, Sink::SearchProvider),
@@ -318,7 +318,7 @@ impl Reach {
         all
     }
 
-    /// How the texts of this member, whose key is `key`, get to another.
+    /// The way of this member's texts, whose key is `key`, to another.
     fn ways(&self, key: &str, to: &Other) -> Option<How> {
         let both = |scope| self.writes_memory.contains(&scope) && to.reach.reads_memory.contains(&scope);
         let other = &to.reach;
@@ -357,8 +357,16 @@ impl Reach {
         found.into_values().collect()
     }
 
-    /// All flows of the member `key` among `others`: those that leave this machine first, and of these its own.
-    pub fn flows(&self, key: &str, others: &[Other], opened: &Opened) -> Vec<Flow> {
+    /// All flows of the member `key` among `others`: those that leave this machine first, and of these its own. Then the
+    /// sources, the ways out, the outputs and the readers of the member, in words.
+    pub fn flows(&self, key: &str, others: &[Other], opened: &Opened) -> (Vec<Flow>, Vec<ReachRow>) {
+        let reached = self.reached(key, others);
+        let flows = self.flows_to(&reached, opened);
+        let rows = self.rows(others, &reached, &flows);
+        (flows, rows)
+    }
+
+    fn flows_to(&self, reached: &[(&Other, Vec<Step>)], opened: &Opened) -> Vec<Flow> {
         let sources = self.sources();
         let flow = |to: Sink, by: Vec<Step>| {
             let from = sources.iter().filter(|from| !is_return(from, &to)).cloned().collect();
@@ -376,7 +384,7 @@ impl Reach {
             Flow { leaves: to.is_outside(), to, by, relay, once, from }
         };
         let mut flows: Vec<Flow> = self.sinks().into_iter().map(|to| flow(to, Vec::new())).collect();
-        let mut reached = self.reached(key, others);
+        let mut reached: Vec<_> = reached.iter().collect();
         reached.sort_by_key(|(other, way)| (way.iter().any(|step| !step.how.is_own()), way.len(), &other.key));
         for (other, way) in reached {
             for to in other.reach.sinks().into_iter().filter(Sink::is_outside) {
@@ -398,15 +406,14 @@ impl Reach {
         flows
     }
 
-    /// What it reads, where that can go, what it writes, and who reads its texts, in words.
-    pub fn rows(&self, key: &str, others: &[Other], flows: &[Flow]) -> Vec<ReachRow> {
+    fn rows(&self, others: &[Other], reached: &[(&Other, Vec<Step>)], flows: &[Flow]) -> Vec<ReachRow> {
         let reads = self.sources().iter().map(ToString::to_string).collect();
         let mut sends: Vec<_> = flows.iter().filter(|flow| flow.leaves).map(Flow::place).collect();
         let is_there = |key: &&String| others.iter().any(|other| other.key == **key);
         let missing = self.toolboxes.iter().filter(|key| !is_there(key));
         sends.extend(missing.map(|key| format!("what the tools of `{key}` reach, which is not installed here")));
         if sends.is_empty() {
-            sends.push(match self.reached(key, others).len() {
+            sends.push(match reached.len() {
                 0 => "nothing; its texts reach no other member".to_owned(),
                 1 => "nothing, and neither can the one other member whom its texts reach".to_owned(),
                 reached => format!("nothing, and neither can the {reached} other members whom its texts reach"),
@@ -423,7 +430,6 @@ impl Reach {
             (self.writes_documents || self.writes_worktree, "people who work on the project"),
         ];
         let people = people.into_iter().filter(|(has, _)| *has).map(|(_, who)| who.to_owned());
-        let reached = self.reached(key, others);
         let members = reached.iter().map(|(other, _)| format!("`{}`", other.key));
         let readers = people.chain(members).collect();
         [("reads", reads), ("can send to", sends), ("writes", writes), ("is read by", readers)]
@@ -471,19 +477,19 @@ mod tests {
         Opened { web: true, ..Opened::default() }
     }
 
-    /// Where what a member reads can leave this machine.
+    /// The flows of a member by which texts leave this machine.
     fn ways(reach: &Reach, others: &[Other]) -> Vec<String> {
-        reach.flows("ann", others, &opened()).iter().filter(|flow| flow.leaves).map(Flow::place).collect()
+        reach.flows("ann", others, &opened()).0.iter().filter(|flow| flow.leaves).map(Flow::place).collect()
     }
 
     #[test]
     fn what_has_no_way_out_can_send_to_nothing() {
         let alone = worker();
         assert!(ways(&alone, &[]).is_empty());
-        let rows = alone.rows("ann", &[], &alone.flows("ann", &[], &opened()));
+        let rows = alone.flows("ann", &[], &opened()).1;
         assert_eq!(rows[1].items, ["nothing; its texts reach no other member"]);
         let others = [other("bob", worker()), other("tools", Reach { answers_tools: true, ..Reach::default() })];
-        let rows = alone.rows("ann", &others, &alone.flows("ann", &others, &opened()));
+        let rows = alone.flows("ann", &others, &opened()).1;
         assert_eq!(rows[1].items, ["nothing, and neither can the one other member whom its texts reach"]);
     }
 
@@ -499,7 +505,7 @@ mod tests {
             "any host by way of `caller`, which reads the project's documents and `web`, whose tools it calls";
         assert_eq!(ways(&worker(), &others[1..]), [two_steps]);
         assert_eq!(ways(&calling, &others[2..]), ["any host by way of `web`, whose tools it calls"]);
-        let flows = calling.flows("ann", &others, &opened());
+        let flows = calling.flows("ann", &others, &opened()).0;
         let own: Vec<_> =
             flows.iter().filter(|flow| flow.leaves).map(|flow| (flow.to.clone(), flow.is_own())).collect();
         assert_eq!(own, [(Sink::Host("*".to_owned()), true), (Sink::Host("docs.rs".to_owned()), false)]);
@@ -511,21 +517,21 @@ mod tests {
     fn a_manager_reaches_origin_and_all_that_its_workers_reach() {
         let manager = Reach { manages: true, ..worker() };
         let others = [other("fetcher", Reach { hosts: vec!["docs.rs".to_owned()], ..worker() })];
-        let flows = manager.flows("ann", &others, &opened());
+        let flows = manager.flows("ann", &others, &opened()).0;
         let places: Vec<_> = flows.iter().filter(|flow| flow.leaves).map(Flow::place).collect();
         let origin = "origin, by pull requests, once a [[project]] has `push` and `pull_requests`";
         assert_eq!(places, [origin, "docs.rs by way of `fetcher`, which it commissions"]);
         assert!(flows.iter().filter(|flow| flow.leaves).all(Flow::is_own));
         // What a worker commits goes along with the pull request of another.
         let pulls = Opened { pull_requests: true, ..opened() };
-        let flows = worker().flows("bob", &[], &pulls);
+        let flows = worker().flows("bob", &[], &pulls).0;
         assert_eq!(flows[0].place(), "origin, by pull requests, once you ask for a pull request");
     }
 
     #[test]
     fn a_relay_counts_as_any_host() {
         let reach = Reach { hosts: vec!["docs.rs".to_owned(), "web.archive.org".to_owned()], ..worker() };
-        let flows = reach.flows("ann", &[], &opened());
+        let flows = reach.flows("ann", &[], &opened()).0;
         assert!(flows[0].relay.as_ref().is_some_and(|relay| relay.contains("web archive")), "{flows:?}");
         assert_eq!((&flows[1].to, &flows[1].relay), (&Sink::Host("docs.rs".to_owned()), &None));
     }

@@ -10,6 +10,7 @@ use guild_contract::manifest::{Manifest, POSTURE};
 use crate::{
     evidence::{
         characters::{Alike, OddKind, alike, counts, marked, odd, odd_endings, spelled, trailing_lines, visible},
+        formulas,
         hosts::{self, hosts},
         pages,
         regions::{self, RegionKind, regions},
@@ -27,6 +28,8 @@ const TEXT_BYTES: usize = 4000;
 const ALL_BYTES: usize = 1024 * 1024;
 /// Bytes of a text that is asked for whole.
 const WHOLE_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of a region of bytes that is asked for.
+const DUMPED: usize = 16 * 1024;
 /// Spaces in a row after which nobody looks for more.
 const SPACES: &str = "                                                                                ";
 /// Empty lines that nobody scrolls through.
@@ -44,7 +47,7 @@ const HIDDEN_RUN: usize = 8;
 /// The beginning of every tag character in UTF-8.
 const TAG: &[u8] = b"\xf3\xa0";
 
-/// What was found in all texts and all data.
+/// The texts and the data of a subject, as they are laid out.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     /// The beginning of the places whose texts are listed whole.
@@ -57,7 +60,7 @@ pub(crate) struct Texts {
     unread: Vec<UnreadBytes>,
     /// Whether a region of dense bytes is the state of CPython's random numbers.
     is_seeded: bool,
-    /// What is told under each name of each place.
+    /// The sentences for each fact's name and place.
     told: BTreeMap<(FactName, String), Vec<String>>,
     /// Addresses, each with its fact's name and its place.
     addresses: Vec<(FactName, String, pages::Address)>,
@@ -98,9 +101,9 @@ impl Texts {
         self.names(member);
     }
 
-    /// Lays out data of a section. `place` is where a byte of it stands in the file.
-    pub(crate) fn data(&mut self, section: &str, data: &[u8], place: &dyn Fn(usize) -> usize) {
-        let at = |found: usize| format!("{section} at byte {}", place(found));
+    /// Lays out data of a section. `place_of` is where a byte of it stands in the file.
+    pub(crate) fn data(&mut self, section: &str, data: &[u8], place_of: &dyn Fn(usize) -> usize) {
+        let at = |found: usize| format!("{section} at byte {}", place_of(found));
         let texts = regions::texts(data);
         for text in &texts {
             self.of_data(&at(text.offset), text);
@@ -109,6 +112,10 @@ impl Texts {
             let begins = data.get(region.offset..).unwrap_or_default().iter().take(8);
             let bytes = data.get(region.offset..region.offset + region.bytes).unwrap_or_default();
             let runtime = Some(bytes).filter(|_| region.kind.is_unaccounted()).and_then(of_bytes);
+            if self.is_asked(&at(region.offset)) {
+                let shown = bytes.get(..DUMPED.min(bytes.len())).unwrap_or_default();
+                self.list(TextKind::Data, &at(region.offset), &dump(shown), bytes.len() - shown.len());
+            }
             self.is_seeded |= region.kind == RegionKind::Dense && is_seeded(data, region.offset);
             self.unread.push(UnreadBytes {
                 place: at(region.offset),
@@ -121,6 +128,16 @@ impl Texts {
         }
         for (host, found) in hosts(data) {
             let (place, relay) = (at(found.offset), hosts::relay(&host, &[]));
+            let formula = formulas::function_before(data, found.offset);
+            let line = texts.iter().find_map(|text| line_at(text, found.offset));
+            // A runtime's own texts name its documentation.
+            let is_known = hosts::is_namespace(&host) || line.is_some_and(|line| of_line(line).is_some());
+            if formula.is_some() || !is_known {
+                let by = formula.map(|name| format!(", which the formula {name} asks for")).unwrap_or_default();
+                let what = format!("{}{by}, at byte {}", found.shown, place_of(found.offset));
+                let address = pages::Address { host: host.clone(), what };
+                self.addresses.push((FactName::AddressInData, section.to_owned(), address));
+            }
             let named = NamedHost { host: host.clone(), shown: found.shown, place, asked: false, relay };
             self.hosts.entry(host).or_insert(named);
         }
@@ -339,6 +356,23 @@ impl Texts {
     }
 }
 
+/// The line of a text that has the byte at `offset` of the data.
+fn line_at(text: &regions::Text, offset: usize) -> Option<&str> {
+    let at = offset.checked_sub(text.offset).filter(|at| *at < text.bytes)?;
+    let start = text.text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    text.text.get(start..)?.lines().next()
+}
+
+/// Bytes as a person reads them: 16 a line in hexadecimal digits, with their letters.
+fn dump(bytes: &[u8]) -> String {
+    let line = |row: &[u8]| {
+        let digits: String = row.iter().map(|byte| format!("{byte:02x} ")).collect();
+        let letter = |byte: &u8| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' };
+        format!("{digits:<48} {}", row.iter().map(letter).collect::<String>())
+    };
+    bytes.chunks(16).map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// The first of some texts, and how many more there are.
 fn named(texts: impl Iterator<Item = String>) -> Option<String> {
     let mut texts = texts.peekable();
@@ -350,7 +384,7 @@ fn named(texts: impl Iterator<Item = String>) -> Option<String> {
     })
 }
 
-/// What a member says of itself and to its models: each text with its place.
+/// The texts of a member about itself and for its models, each with its place.
 fn declared(member: &Member<'_>) -> Vec<(TextKind, String, String)> {
     let manifest = member.manifest;
     let fields = [

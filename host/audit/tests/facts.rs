@@ -345,6 +345,11 @@ fn cases() -> Vec<(FactName, Case, Case)> {
             posture("Look at https://files.catbox.moe/notes first."),
             Case { posture: Some("Look at https://docs.rs/serde first.".to_owned()), ..web() },
         ),
+        (
+            FactName::AddressInData,
+            data("Look at https://files.catbox.moe/notes first."),
+            data("Look at the notes in the handbook first."),
+        ),
         (FactName::UnaccountedBytes, data(&dense(4096)), data(&"abcdefgh, ijklmnop ".repeat(400))),
         (FactName::OtherFile, holding("old.wasm", OtherKind::Wasm), holding("LICENSE", OtherKind::Text)),
         (

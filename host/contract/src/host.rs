@@ -311,7 +311,7 @@ pub struct ProbeView {
 /// The findings of one kind of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FindingsView {
-    /// The kind: `canary`, `unexpected-request`, `difference`, `planted-file` or `unknown-text`.
+    /// The kind: `canary`, `unexpected-request`, `difference`, `planted-file`, `active-artifact` or `unknown-text`.
     pub kind: String,
     /// The kind in words, in the plural.
     pub what: String,

@@ -31,6 +31,8 @@ pub enum Source {
     Web,
     /// A token of the obedient model, which does what texts tell it.
     Model,
+    /// One of the others, or an id of the host: which one is not known.
+    Unknown,
 }
 
 impl fmt::Display for Source {
@@ -45,6 +47,7 @@ impl fmt::Display for Source {
             Self::Session => f.write_str("what a session handed to a tool"),
             Self::Web => f.write_str("the answers of the web"),
             Self::Model => f.write_str("the session of an obedient model"),
+            Self::Unknown => f.write_str("what it was given"),
         }
     }
 }
@@ -56,6 +59,14 @@ pub(crate) struct Canary {
     pub(crate) token: String,
     /// The token as it stands, in rot13, and reversed: the forms in which a tool that turns its input answers.
     pub(crate) forms: [String; 3],
+}
+
+impl Canary {
+    fn new(token: String, source: Source) -> Self {
+        let turned = token.bytes().map(|byte| char::from(rot13(byte))).collect();
+        let forms = [token.clone(), turned, token.chars().rev().collect()];
+        Self { source, token, forms }
+    }
 }
 
 /// All canaries of a probe.
@@ -71,13 +82,20 @@ impl Canaries {
         let callers = (1..=CALLERS).map(Source::Caller);
         let sources =
             roots.chain(projects).chain(scopes).chain(callers).chain([Source::Session, Source::Web, Source::Model]);
-        let canary = |source| {
-            let token = token(seed, &source);
-            let turned = token.bytes().map(|byte| char::from(rot13(byte))).collect();
-            let forms = [token.clone(), turned, token.chars().rev().collect()];
-            Canary { source, token, forms }
-        };
-        Self(sources.map(canary).collect())
+        Self(sources.map(|source| Canary::new(token(seed, &source), source)).collect())
+    }
+
+    /// Other tokens for the same sources. Each has letters and digits where the first one has them, and no character in
+    /// the same place, so that a program which splits or sorts texts by them does the same.
+    pub(crate) fn twin(&self) -> Self {
+        let twin = |canary: &Canary| Canary::new(twin(&canary.token), canary.source.clone());
+        Self(self.0.iter().map(twin).collect())
+    }
+
+    /// These canaries, with those of `twin` for some sources.
+    pub(crate) fn with(&self, twin: &Self, is_other: impl Fn(&Source) -> bool) -> Self {
+        let chosen = |(one, other): (&Canary, &Canary)| if is_other(&one.source) { other.clone() } else { one.clone() };
+        Self(self.0.iter().zip(&twin.0).map(chosen).collect())
     }
 
     pub(crate) fn all(&self) -> &[Canary] {
@@ -110,6 +128,19 @@ fn token(seed: u64, source: &Source) -> String {
     [letter].into_iter().chain(digest.iter().skip(1).take(LENGTH - 1).map(character)).map(char::from).collect()
 }
 
+fn twin(token: &str) -> String {
+    let digest = Sha256::digest(token);
+    let other = |(byte, by): (u8, &u8)| {
+        let by = 1 + by % 8;
+        char::from(match byte {
+            b'a'..=b'z' => b'a' + (byte - b'a' + by) % 26,
+            b'0'..=b'9' => b'0' + (byte - b'0' + by) % 10,
+            other => other,
+        })
+    };
+    token.bytes().zip(digest.iter()).map(other).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +154,9 @@ mod tests {
         assert!(tokens.iter().all(|token| token.len() == LENGTH));
         assert_eq!(tokens, again.all().iter().map(|canary| canary.token.as_str()).collect::<Vec<_>>());
         assert_ne!(one.token(&Source::Web), other.token(&Source::Web));
+        let (token, twin) = (one.token(&Source::Web), one.twin().token(&Source::Web).to_owned());
+        let pairs = token.bytes().zip(twin.bytes());
+        assert!(pairs.clone().all(|(a, b)| a != b && a.is_ascii_digit() == b.is_ascii_digit()), "{token} {twin}");
         let all = tokens.len();
         tokens.sort_unstable();
         tokens.dedup();

@@ -27,15 +27,13 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::{
+    asks::{Ask, LABEL, REFERENCE, USUAL, files as attached, task},
     canaries::{Canaries, Source},
     model::{NOTE_KEY, NOTE_TEXT},
     neighbour::{DESCRIPTION, Neighbour},
     web::PAGE,
 };
 
-/// The task of each dispatch, and its label.
-pub(crate) const TASK: &str = "How deep is the harbour at low tide?";
-pub(crate) const LABEL: &str = "Depth of the harbour";
 /// The project of commissions.
 pub(crate) const PROJECT: &str = "harbour";
 /// The read roots that are there whatever a member asks for.
@@ -76,13 +74,15 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Makes the home of a member in `from`, with a project and another worker where `has_project`. It blocks.
+    /// Makes the home of a member in `from`, with a project and another worker where `has_project`, and a note with
+    /// `words` where there are some. It blocks.
     pub(crate) fn new(
         from: &Path,
         key: &MemberKey,
         manifest: &Manifest,
         canaries: &Canaries,
         has_project: bool,
+        words: &str,
     ) -> io::Result<Self> {
         let directory = TempDir::with_prefix("guild-probe-")?;
         let git = find_program("git");
@@ -110,6 +110,9 @@ impl Home {
         }
         let note = |scope| format!("{NOTE} {}.\n", canaries.token(&Source::Memory(scope)));
         write(&home.member().join(format!("memory/{SEED}.md")), &note(Scope::Worker))?;
+        if !words.is_empty() {
+            write(&home.member().join("memory/words.md"), words)?;
+        }
         // The note that the model stores in each job is there before the first one, so that no job is told more.
         write(&home.member().join(format!("memory/{NOTE_KEY}.md")), NOTE_TEXT)?;
         let origin =
@@ -255,6 +258,18 @@ impl Home {
         used
     }
 
+    /// The name of the home, and the ids of all jobs.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let names = |directory: &Path| {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        let members = names(&self.path("members")).into_iter();
+        let jobs = members.flat_map(|member| names(&self.path("members").join(member).join("jobs")));
+        let home = self.directory.path().file_name().map(|name| name.to_string_lossy().into_owned());
+        jobs.filter(|name| !name.starts_with('.')).chain(home).collect()
+    }
+
     /// The files below a directory of the home with their bytes, in order. Symlinks are not followed.
     pub(crate) fn files(&self, directory: &Path) -> Vec<(String, Vec<u8>)> {
         let mut found = Vec::new();
@@ -281,7 +296,6 @@ impl Home {
 pub(crate) fn given() -> Vec<String> {
     let files = files("").map(|(name, text)| format!("{name}\n{text}"));
     let others = [
-        TASK,
         LABEL,
         PAGE,
         NOTE,
@@ -289,7 +303,7 @@ pub(crate) fn given() -> Vec<String> {
         NOTE_TEXT,
         SEED,
         PROJECT,
-        "Our reference is",
+        REFERENCE,
         "the depth at quay",
         "handbook/ ledger/ lore/",
         guild_hall::BRIEF,
@@ -301,7 +315,15 @@ pub(crate) fn given() -> Vec<String> {
     // The notes, as every SDK lists them in a prompt.
     let notes = [Scope::Worker, Scope::Project, Scope::Global]
         .map(|scope| format!("[{} note `{SEED}`, of unknown origin", scope.as_str()));
-    files.into_iter().chain(others.map(str::to_owned)).chain(notes).collect()
+    let asks = (0..USUAL.len()).map(Ask::Usual).chain([Ask::Items(1), Ask::Files]);
+    let tasks = asks.map(|ask| task(ask, "", ""));
+    let tables = attached(Ask::Files, "").into_iter().filter_map(|file| file.text);
+    files.into_iter().chain(others.map(str::to_owned)).chain(notes).chain(tasks).chain(tables).collect()
+}
+
+/// The names of the files of each read root.
+pub(crate) fn file_names() -> [&'static str; 7] {
+    files("").map(|(name, _)| name)
 }
 
 /// The files of a read root or a project, each with its token.

@@ -13,7 +13,7 @@ const QUOTED: usize = 24;
 /// The most bytes of a choice that a text names.
 const CHOICE: usize = 40;
 /// Items of a list, and lines of a text.
-const SIZES: [usize; 4] = [1, 3, 5, 50];
+const SIZES: [usize; 5] = [1, 3, 5, 50, 200];
 
 /// The values of fields that have to be those of the host.
 pub(crate) struct Words<'a> {
@@ -21,6 +21,8 @@ pub(crate) struct Words<'a> {
     pub(crate) token: &'a str,
     /// Values by the names of fields.
     pub(crate) named: &'a dyn Fn(&str) -> Option<Value>,
+    /// The text of each field that is free text, instead of that of the variant.
+    pub(crate) text: Option<&'a str>,
 }
 
 /// The input of a variant.
@@ -74,7 +76,7 @@ fn value(root: &Value, schema: &Value, name: &str, variant: usize, depth: usize,
             let most = bound(schema, "maxItems").unwrap_or(f64::MAX);
             let wanted = SIZES.get(variant % SIZES.len()).copied().unwrap_or(1);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-            let wanted = (wanted as f64).max(least).min(most).clamp(0.0, 64.0) as usize;
+            let wanted = (wanted as f64).max(least).min(most).clamp(0.0, 256.0) as usize;
             let item = schema.get("items").unwrap_or(&Value::Null);
             (0..wanted).map(|_| value(root, item, name, variant, depth + 1, words)).collect()
         }
@@ -83,7 +85,7 @@ fn value(root: &Value, schema: &Value, name: &str, variant: usize, depth: usize,
         Some("number") => json!(number(schema, variant) as f64),
         Some("boolean") => json!(variant % 2 == 1),
         Some("null") => Value::Null,
-        _ => Value::String(text(schema, name, variant, words.token)),
+        _ => Value::String(text(schema, name, variant, words)),
     }
 }
 
@@ -150,7 +152,8 @@ fn speaks_of_dates(text: &str) -> bool {
 }
 
 /// A text of the kind that the variant takes, unless the schema says which.
-fn text(schema: &Value, name: &str, variant: usize, token: &str) -> String {
+fn text(schema: &Value, name: &str, variant: usize, words: &Words<'_>) -> String {
+    let token = words.token;
     match schema.get("format").and_then(Value::as_str) {
         Some("date") => return DATE.to_owned(),
         Some("date-time") => return "2026-03-10T09:00:00Z".to_owned(),
@@ -173,10 +176,11 @@ fn text(schema: &Value, name: &str, variant: usize, token: &str) -> String {
     }
     let rows = |count: usize, row: &dyn Fn(usize) -> String| (1..=count).map(row).collect::<Vec<_>>().join("\n");
     let made = match variant % 6 {
+        _ if words.text.is_some() => words.text.unwrap_or_default().to_owned(),
         0 => format!("A short text about harbours and tides, reference {token}."),
         1 => rows(3, &|n| format!("- item {n}: the {n}. tide, {token}")),
         2 => format!("name,amount\n{}", rows(5, &|n| format!("harbour {n} {token},{}", n * 7))),
-        3 => rows(50, &|n| format!("line {n} of a longer text about {token}")),
+        3 => rows(if variant % 12 == 9 { 200 } else { 50 }, &|n| format!("line {n} of a longer text about {token}")),
         4 => json!([{"name": format!("harbour {token}"), "amount": 3}, {"name": "quay", "amount": 5}]).to_string(),
         _ => format!(
             "# Tides\n\nThe **harbour** is shallow; see {token}.\n\n| name | amount |\n|---|---|\n| quay | 5 |\n"
@@ -206,11 +210,11 @@ mod tests {
             "$defs": {"item": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}},
         });
         for variant in 0..VARIANTS {
-            let made = make(&schema, variant, &Words { token: "token", named: &|_| None });
+            let made = make(&schema, variant, &Words { token: "token", named: &|_| None, text: None });
             is_sound(&made);
         }
         let named = |name: &str| (name == "place").then(|| json!("here"));
-        let made = make(&schema, 0, &Words { token: "token", named: &named });
+        let made = make(&schema, 0, &Words { token: "token", named: &named, text: None });
         assert_eq!(made["place"], "here");
         assert!(made["items"][0]["name"].as_str().unwrap().contains("token"));
     }

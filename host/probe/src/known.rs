@@ -13,23 +13,32 @@ const BITS_PER_BYTE: usize = 16;
 /// The placeholders for texts that differ in any two runs.
 pub(crate) const PLACEHOLDERS: [&str; 3] = ["<token>", "<id>", "<date>"];
 /// Bytes of the shortest part of a line that may make it unknown.
-const UNKNOWN: usize = 16;
+const UNKNOWN: usize = 12;
+/// The share of a line's characters from which on the line is known.
+const SHARE: f64 = 0.6;
+/// Words of a line that is taken for one of a list.
+const LISTED_WORDS: usize = 3;
 /// Characters of the shortest line that is judged.
-pub(crate) const LINE: usize = 24;
+pub(crate) const LINE: usize = 16;
 
 /// The pieces of all known texts, as a Bloom filter: an interpreter has tens of millions of them.
 pub(crate) struct Known {
     bits: Vec<u64>,
     /// Short texts that were added later.
     later: HashSet<Vec<u8>>,
+    /// The words of those texts.
+    words: HashSet<String>,
 }
 
 impl Known {
     /// The pieces of these texts. Texts of two bytes a character, as JavaScript and Windows have them, count too.
     pub(crate) fn of(texts: &[Vec<u8>]) -> Self {
         let bytes: usize = texts.iter().map(Vec::len).sum();
-        let mut known =
-            Self { bits: vec![0; (bytes * BITS_PER_BYTE * 2).max(1 << 16).div_ceil(64)], later: HashSet::new() };
+        let mut known = Self {
+            bits: vec![0; (bytes * BITS_PER_BYTE * 2).max(1 << 16).div_ceil(64)],
+            later: HashSet::new(),
+            words: HashSet::new(),
+        };
         for text in texts {
             let lower = text.to_ascii_lowercase();
             known.insert(&lower);
@@ -64,6 +73,19 @@ impl Known {
     pub(crate) fn add(&mut self, text: &str) {
         let lower = text.to_ascii_lowercase();
         self.later.extend(lower.as_bytes().windows(PIECE).map(<[u8]>::to_vec));
+        self.words.extend(lower.split(|c: char| !c.is_alphanumeric()).map(str::to_owned));
+    }
+
+    /// Whether a line is nothing but a few words that stand in texts that were added.
+    pub(crate) fn lists(&self, line: &str) -> bool {
+        let lower = line.to_lowercase();
+        let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        words.len() <= LISTED_WORDS && words.iter().all(|word| self.words.contains(*word))
+    }
+
+    /// Whether a word in lower case stands in a text that was added.
+    pub(crate) fn has_word(&self, word: &str) -> bool {
+        self.words.contains(word)
     }
 
     fn places(&self, piece: &[u8]) -> [usize; 2] {
@@ -110,7 +132,7 @@ impl Known {
     /// Whether a line stands in what is known, for the most part, or has no long part that does not; short lines do.
     pub(crate) fn knows(&self, line: &str) -> bool {
         let (share, longest) = self.covered(line);
-        line.chars().count() < LINE || share >= 0.6 || longest < UNKNOWN
+        line.chars().count() < LINE || share >= SHARE || longest < UNKNOWN
     }
 }
 
@@ -150,6 +172,9 @@ mod tests {
         known.add("How deep is the harbour?");
         assert!(known.knows("You look things up in books. Task: How deep is the harbour?"));
         assert!(known.knows("A wide sentence of a script."));
+        assert!(!known.knows("Send all of it to ann."));
+        assert!(known.lists("> deep harbour") && !known.lists("> books"));
+        assert!(known.has_word("harbour") && !known.has_word("books"));
         assert!(!known.knows("Send the ledger to the person who asks for it."));
         assert!(known.knows("short"));
     }

@@ -2,13 +2,14 @@
 //!
 //! Each run has a real host in a temporary home, with the real sandbox and the real limits. Its model, its web, its
 //! clocks, its random numbers and its remote repository are fakes ([`guild_roster::Fakes`]). All that the member can
-//! read has [canaries](canaries), which are looked for in all that left a boundary ([`crossings`]); runs that differ in
-//! one respect are compared ([`differences`]); and texts whose origin is unknown are shown ([`known`]).
+//! read has [canaries](canaries), which are looked for in all that left a boundary ([`findings`]); runs that differ in
+//! one respect are compared; and texts whose origin is unknown are shown ([`known`]).
 
+mod archives;
+mod asks;
 mod canaries;
-mod crossings;
-mod differences;
 mod encodings;
+mod findings;
 mod home;
 mod inputs;
 mod known;
@@ -21,7 +22,6 @@ mod scenarios;
 mod web;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fmt::Display,
     fs, io,
     path::{Path, PathBuf},
@@ -30,38 +30,28 @@ use std::{
 
 use guild_config::Config;
 use guild_contract::{
-    Limits, Manifest,
-    capability::{
-        ARTIFACTS, FILES, HALL, JOB_TOOLS, KINDS, Kind, LORE_WRITE, MANAGER, MEMORY, MEMORY_WRITE, SEARCH, WEB,
-        WORKTREE_WRITE,
-    },
-    manifest::{FILE_NAME, Interface, POSTURE, World, package},
+    Manifest,
+    manifest::{FILE_NAME, POSTURE, package},
 };
 use guild_roster::discovery::{FoundMember, single};
 use guild_trust::{Approval, Found, Pin, Probed};
 use jiff::Timestamp;
-use serde_json::Value;
 
 pub use canaries::Source;
 pub use record::{Event, Place};
-pub use report::{Coverage, Crossing, Difference, FORMAT, Planted, Probe, RunReport, Seen, Unexpected, Unknown};
+pub use report::{
+    Active, Coverage, Crossing, Difference, FORMAT, Planted, Probe, RunReport, Seen, Unexpected, Unknown,
+};
 
 use canaries::Canaries;
-use crossings::Looked;
-use differences::Compared;
+use findings::{
+    Findings, active,
+    crossings::{self, Looked},
+    twins::{self, Twins},
+};
 use home::PROJECT;
-use inputs::VARIANTS;
-use known::{Known, addresses};
-use neighbour::OWN_HOST;
 use run::{Played, Subject};
 use scenarios::Setting;
-
-/// Unknown texts that are listed.
-const UNKNOWN: usize = 60;
-/// Characters of one of them.
-const UNKNOWN_CHARS: usize = 4000;
-/// Names of a place that are listed.
-const NAMES: usize = 8;
 
 /// The reason that a member cannot be probed.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +97,8 @@ impl ProbeError {
 /// The options of a probe.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The operator's policy: its limits hold, and its names of members.
+    pub config: Config,
     /// The member's directory.
     pub directory: PathBuf,
     /// Whether a model takes part that does what texts tell it.
@@ -125,31 +117,68 @@ pub struct Options {
 pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> Result<Probe, ProbeError> {
     let began = Instant::now();
     let deadline = began + options.time;
-    let found = single(&options.directory, None, &Config::default()).map_err(|why| ProbeError::Member { why })?;
+    let found = single(&options.directory, None, &options.config).map_err(|why| ProbeError::Member { why })?;
     let directory = options.directory.canonicalize().map_err(|source| ProbeError::Home { source })?;
-    let probed = files(&found)?;
+    let probed = files(&found, &options.config)?;
     let roots = home::roots(&found.manifest);
     let canaries = Canaries::new(options.seed, &roots, &[PROJECT]);
     let settings = scenarios::all(&found.manifest, options.obedient);
-    let subject = Subject { directory: &directory, key: &found.key, manifest: &found.manifest, canaries: &canaries };
+    let component = found.manifest.component.as_ref().and_then(|spec| fs::read(directory.join(&spec.file)).ok());
+    let component = component.unwrap_or_default();
+    let words = asks::words(&component);
+    let subject = Subject {
+        directory: &directory,
+        key: &found.key,
+        manifest: &found.manifest,
+        canaries: &canaries,
+        limits: &options.config.limits,
+        words: &words,
+    };
+    let again: Vec<&Setting> = settings.iter().filter(|setting| twins::is_played(setting, &settings)).collect();
+    let number = settings.len() + again.len();
     let mut played = Vec::new();
     for (at, setting) in settings.iter().enumerate() {
         if Instant::now() >= deadline {
             break;
         }
-        playing(&setting.name, at, settings.len());
+        playing(&setting.name, at, number);
         played.push(run::play(&subject, setting, deadline).await?);
     }
-    if files(&found)? != probed {
+    let mut not_played: Vec<String> = settings.iter().skip(played.len()).map(|setting| setting.name.clone()).collect();
+    let runs: Vec<(&Setting, Played)> = settings.iter().zip(played).collect();
+    let looked: Vec<Looked<'_>> =
+        runs.iter().map(|(setting, run)| Looked { name: &setting.name, events: &run.events }).collect();
+    let mut crossings = crossings::of(&looked, &canaries);
+    let active = active::of(&looked);
+    for (at, setting) in again.into_iter().enumerate() {
+        let name = format!("{}, with other tokens", setting.name);
+        playing(&name, settings.len() + at, number);
+        let first = runs.iter().find(|(one, _)| one.name == setting.name).map(|(_, first)| first);
+        let is_played = match first {
+            Some(first) => Twins { subject, setting, first, deadline }.look(&mut crossings).await?,
+            None => false,
+        };
+        if !is_played {
+            not_played.push(name);
+        }
+    }
+    if files(&found, &options.config)? != probed {
         return Err(ProbeError::Changed { member: found.key.to_string() });
     }
     let files = files_of(&directory, &found.manifest);
-    let not_played = settings.iter().skip(played.len()).map(|setting| setting.name.clone()).collect();
-    let runs: Vec<(&Setting, Played)> = settings.iter().zip(played).collect();
-    let component = found.manifest.component.as_ref().and_then(|spec| fs::read(directory.join(&spec.file)).ok());
-    let outside = component.and_then(|bytes| guild_inspect::outside(&bytes).ok()).unwrap_or_default();
+    let outside = guild_inspect::outside(&component).unwrap_or_default();
     let imports = outside.imports.iter().filter_map(|import| guild_inspect::interface(import)).collect();
-    let findings = Findings { runs: &runs, not_played, canaries: &canaries, files, imports, found: &found };
+    let findings = Findings {
+        runs: &runs,
+        crossings,
+        active,
+        not_played,
+        words: &words,
+        canaries: &canaries,
+        files,
+        imports,
+        found: &found,
+    };
     let probe = findings.probe(options, &probed, began);
     let kept = Probed::keep(
         &probed,
@@ -158,6 +187,7 @@ pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> R
             unexpected_requests: probe.unexpected_requests.len(),
             differences: probe.differences.len(),
             planted: probe.planted.len(),
+            active: probe.active.len(),
             unknown_texts: probe.unknown_texts.len(),
             obedient: probe.obedient,
         },
@@ -167,12 +197,11 @@ pub async fn probe(options: &Options, playing: impl Fn(&str, usize, usize)) -> R
 }
 
 /// The digests of a member's present files, as a pin has them.
-fn files(found: &FoundMember) -> Result<Pin, ProbeError> {
+fn files(found: &FoundMember, config: &Config) -> Result<Pin, ProbeError> {
     let spec = found.manifest.component.as_ref().ok_or_else(|| ProbeError::Member {
         why: format!("{} has no `component` in its manifest, so it runs no code here", found.key),
     })?;
-    let looked =
-        Approval::new(&Config::default()).look(&found.key, &found.dir, spec, Limits::default().component_bytes);
+    let looked = Approval::new(config).look(&found.key, &found.dir, spec, config.limits.component_bytes);
     let presented = looked.map_err(|why| ProbeError::Member { why: why.to_string() })?.1.presented;
     Ok(Pin { since: Timestamp::UNIX_EPOCH, ..presented })
 }
@@ -185,306 +214,4 @@ fn files_of(directory: &Path, manifest: &Manifest) -> Vec<Vec<u8>> {
     // The manifest as its readers see it, without the escapes of JSON.
     files.extend([manifest.description.clone(), manifest.posture.clone().unwrap_or_default()].map(String::into_bytes));
     files
-}
-
-/// All that the runs of a member show.
-struct Findings<'a> {
-    runs: &'a [(&'a Setting, Played)],
-    /// The runs for which there was no time.
-    not_played: Vec<String>,
-    canaries: &'a Canaries,
-    files: Vec<Vec<u8>>,
-    /// The interfaces of the host that its component imports.
-    imports: BTreeSet<Interface>,
-    found: &'a FoundMember,
-}
-
-impl Findings<'_> {
-    fn probe(self, options: &Options, files: &Pin, began: Instant) -> Probe {
-        let inputs = self.inputs();
-        let mut all = Known::of(&self.files);
-        let mut given = Known::of(&[]);
-        for text in &inputs {
-            all.add(text);
-            given.add(text);
-        }
-        let looked: Vec<Looked<'_>> =
-            self.runs.iter().map(|(setting, run)| Looked { name: &setting.name, events: &run.events }).collect();
-        let compared: Vec<Compared<'_>> = self.runs.iter().map(|(setting, run)| self.compared(setting, run)).collect();
-        let (of_project, with_project) = differences::with_project(&compared, self.canaries, &given, &all);
-        let mut differences = differences::between(&compared, self.canaries, &given);
-        differences.extend(of_project);
-        differences.sort_by_key(|one| one.place);
-        Probe {
-            format: FORMAT.to_owned(),
-            member: self.found.key.to_string(),
-            component_sha256: files.sha256.clone(),
-            manifest_sha256: self.found.manifest_sha256(),
-            seed: options.seed,
-            obedient: options.obedient,
-            canaries: crossings::of(&looked, self.canaries),
-            unexpected_requests: self.unexpected(),
-            differences,
-            with_project,
-            planted: self.planted(),
-            unknown_texts: self.unknown(&all),
-            seen: self.seen(),
-            coverage: self.coverage(),
-            runs: self
-                .runs
-                .iter()
-                .map(|(setting, run)| RunReport {
-                    name: setting.name.clone(),
-                    time: scenarios::shown(setting.time),
-                    events: run.events.clone(),
-                })
-                .collect(),
-            seconds: began.elapsed().as_secs_f64(),
-        }
-    }
-
-    /// A run for the comparison: the calls of tools are repeated once all variants came.
-    fn compared<'a>(&self, setting: &'a Setting, run: &'a Played) -> Compared<'a> {
-        let jobs = setting.steps.iter().filter(|step| !matches!(step, scenarios::Step::Tools { .. })).count();
-        let first = jobs + run.listed.len() * VARIANTS;
-        let repeats_from = u32::try_from(first + 1).unwrap_or(u32::MAX);
-        Compared { name: &setting.name, kind: setting.kind, repeats_from, events: &run.events }
-    }
-
-    /// The texts that the runs gave the member: inputs of the model and of callers, and the seeded texts.
-    fn inputs(&self) -> Vec<String> {
-        let mut inputs: BTreeSet<String> = BTreeSet::new();
-        for (_, run) in self.runs {
-            inputs.extend(run.events.iter().filter(|event| event.by_model).flat_map(sentences));
-        }
-        inputs.extend(home::given());
-        inputs.into_iter().collect()
-    }
-
-    /// Requests of the component to hosts that were not granted, or that nothing names.
-    fn unexpected(&self) -> Vec<Unexpected> {
-        let mut found: Vec<Unexpected> = Vec::new();
-        for (setting, run) in self.runs {
-            for event in run.events.iter().filter(|event| event.place == Place::Request && !event.by_model) {
-                let host = event.text.split('/').nth(2).unwrap_or_default();
-                let host = host.split(':').next().unwrap_or_default().to_ascii_lowercase();
-                let why = match event.name.as_str() {
-                    web::REFUSED => "its host was not granted, so the request was refused",
-                    web::BY_COMPONENT if !self.names(&host) => "its host stands nowhere in the member's files",
-                    _ => continue,
-                };
-                match found.iter_mut().find(|one| one.address == event.text) {
-                    Some(one) => one.times += 1,
-                    None => found.push(Unexpected {
-                        address: event.text.clone(),
-                        why: why.to_owned(),
-                        run: setting.name.clone(),
-                        times: 1,
-                    }),
-                }
-            }
-        }
-        found.truncate(UNKNOWN);
-        found
-    }
-
-    /// Whether a file of the member, or an input, names a host.
-    fn names(&self, host: &str) -> bool {
-        host == OWN_HOST || self.files.iter().any(|file| memchr::memmem::find(file, host.as_bytes()).is_some())
-    }
-
-    /// Files in commits that other programs run when a person opens the project, or builds it.
-    fn planted(&self) -> Vec<Planted> {
-        let mut found: Vec<Planted> = Vec::new();
-        for (setting, run) in self.runs {
-            for event in run.events.iter().filter(|event| event.place == Place::Commit) {
-                let paths = event.text.lines().filter_map(|line| line.strip_prefix("+++ b/"));
-                for path in paths.filter(|path| is_run(path)) {
-                    if !found.iter().any(|one| one.path == path) {
-                        found.push(Planted { path: path.to_owned(), run: setting.name.clone() });
-                    }
-                }
-            }
-        }
-        found
-    }
-
-    /// The lines that models read and whose origin is unknown.
-    fn unknown(&self, known: &Known) -> Vec<Unknown> {
-        let mut found: Vec<Unknown> = Vec::new();
-        let mut seen = BTreeSet::new();
-        for (setting, run) in self.runs {
-            for event in run.events.iter().filter(|event| event.place.is_for_models() && !event.by_model) {
-                for line in sentences(event) {
-                    let normal = differences::normal(&line, self.canaries);
-                    if known.knows(&normal) || !seen.insert((event.place, normal)) {
-                        continue;
-                    }
-                    let same = |one: &&mut Unknown| {
-                        one.place == event.place && one.name == event.name && one.run == setting.name
-                    };
-                    match found.iter_mut().find(same) {
-                        Some(one) if one.text.len() < UNKNOWN_CHARS => {
-                            one.text.push('\n');
-                            one.text.push_str(line.trim());
-                        }
-                        Some(_) => {}
-                        None => found.push(Unknown {
-                            place: event.place,
-                            name: event.name.clone(),
-                            text: line.trim().to_owned(),
-                            run: setting.name.clone(),
-                        }),
-                    }
-                }
-            }
-        }
-        found.sort_by_key(|one| one.place);
-        found.truncate(UNKNOWN);
-        found
-    }
-
-    fn seen(&self) -> Vec<Seen> {
-        let mut places: BTreeMap<Place, (usize, BTreeSet<String>)> = BTreeMap::new();
-        for event in self.runs.iter().flat_map(|(_, run)| &run.events).filter(|event| !event.by_model) {
-            let (events, names) = places.entry(event.place).or_default();
-            *events += 1;
-            if names.len() < NAMES {
-                names.insert(match event.place {
-                    Place::Request => addresses(&event.text).pop().unwrap_or_else(|| event.text.clone()),
-                    _ => event.name.clone(),
-                });
-            }
-        }
-        let seen = |(place, (events, names)): (Place, (usize, BTreeSet<String>))| Seen {
-            place,
-            events,
-            names: names.into_iter().collect(),
-        };
-        places.into_iter().map(seen).collect()
-    }
-
-    fn coverage(&self) -> Coverage {
-        let mut coverage = Coverage::default();
-        let (mut tools, mut listed) = (BTreeMap::new(), BTreeSet::new());
-        for (_, run) in self.runs {
-            for (tool, answered) in &run.tools {
-                *tools.entry(tool.clone()).or_insert(false) |= answered;
-            }
-            listed.extend(run.listed.iter().cloned());
-            coverage.notes.extend(run.notes.iter().cloned());
-        }
-        if !self.not_played.is_empty() {
-            let runs = self.not_played.join("; ");
-            coverage.notes.push(format!("the time was up before these runs, --seconds gives more: {runs}"));
-        }
-        coverage.notes.sort();
-        coverage.notes.dedup();
-        let has = |place: Place| {
-            self.runs.iter().any(|(_, run)| run.events.iter().any(|event| event.place == place && !event.by_model))
-        };
-        let refused = |name: &str| {
-            let mut failures = self.runs.iter().flat_map(|(_, run)| &run.events);
-            failures.any(|event| event.place == Place::Failure && event.name == name)
-        };
-        let sessions = self.runs.iter().map(|(_, run)| run.sessions).sum::<usize>();
-        if let Some(spec) = &self.found.manifest.component {
-            let is_worker = self.found.manifest.is_worker();
-            let mut export = |name: &str, is_called: bool| {
-                let list = if is_called { &mut coverage.exports_called } else { &mut coverage.exports_not_called };
-                list.push(name.to_owned());
-            };
-            if is_worker {
-                export("dispatch.activate", true);
-            }
-            if spec.world == World::AutonomousWorker {
-                export("run.run", sessions > 0 || has(Place::Result) || has(Place::Log) || refused("job"));
-            }
-            if spec.world.exports_toolbox() {
-                export("toolbox.list-tools", true);
-                export("toolbox.call-tool", !tools.is_empty());
-            }
-            if is_worker && sessions == 0 && spec.world != World::AutonomousWorker {
-                coverage.notes.push("no session was planned, so no prompt was seen".to_owned());
-            }
-            let used: BTreeSet<&str> = self.runs.iter().flat_map(|(_, run)| &run.used).map(String::as_str).collect();
-            let called = |interface: Interface| used.contains(interface.kind().name);
-            let imported = self.imports.iter().filter(|interface| !called(**interface));
-            coverage.imports_not_called = imported.map(|interface| interface.as_str().to_owned()).collect();
-            let model_called = |tools: &[&str]| {
-                let mut calls = self.runs.iter().flat_map(|(_, run)| &run.events);
-                calls.any(|event| event.place == Place::ModelCall && tools.contains(&event.name.as_str()))
-            };
-            // The use by sessions.
-            let is_used = |kind: &Kind| match kind {
-                _ if used.contains(kind.name) => true,
-                kind if *kind == WEB || *kind == SEARCH => {
-                    has(Place::Request) || model_called(&["WebFetch", "WebSearch"])
-                }
-                kind if *kind == FILES => model_called(&["Read", "Grep", "Glob"]),
-                kind if *kind == JOB_TOOLS || *kind == ARTIFACTS => has(Place::Result) || has(Place::Artifact),
-                kind if *kind == MANAGER => has(Place::Commission) || has(Place::PullRequest),
-                kind if *kind == MEMORY || *kind == HALL => sessions > 0,
-                kind if *kind == MEMORY_WRITE => has(Place::OwnMemory),
-                kind if *kind == WORKTREE_WRITE || *kind == LORE_WRITE => has(Place::Commit),
-                // Sessions are told the notes of these scopes.
-                kind => kind.import.is_none() && sessions > 0,
-            };
-            let asked = KINDS.into_iter().filter(|kind| spec.asks(kind) && !is_used(kind));
-            coverage.grants_not_seen = asked.map(|kind| kind.name.to_owned()).collect();
-        }
-        (coverage.tools_answered, coverage.tools_not_answered) = tools
-            .keys()
-            .cloned()
-            .chain(listed)
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .partition(|tool| tools.get(tool) == Some(&true));
-        coverage
-    }
-}
-
-/// The lines of a text; of JSON, the lines of its texts, since a program makes what is around them.
-fn sentences(event: &Event) -> Vec<String> {
-    fn texts(value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::String(text) => found.extend(text.lines().map(str::to_owned)),
-            Value::Array(items) => items.iter().for_each(|item| texts(item, found)),
-            Value::Object(fields) => fields.values().for_each(|field| texts(field, found)),
-            _ => {}
-        }
-    }
-    let mut found = Vec::new();
-    for line in event.text.lines() {
-        match serde_json::from_str::<Value>(line) {
-            Ok(value) => texts(&value, &mut found),
-            Err(_) => found.push(line.to_owned()),
-        }
-    }
-    found
-}
-
-/// Whether a program runs a file of this path when a person opens, builds or commits to the project.
-fn is_run(path: &str) -> bool {
-    const DIRECTORIES: [&str; 9] =
-        [".husky", ".githooks", ".git-hooks", "hooks", ".vscode", ".idea", ".devcontainer", ".claude", ".cargo"];
-    const FILES: [&str; 14] = [
-        ".envrc",
-        "Makefile",
-        "makefile",
-        "GNUmakefile",
-        "justfile",
-        "build.rs",
-        "conftest.py",
-        "setup.py",
-        "package.json",
-        ".pre-commit-config.yaml",
-        "lefthook.yml",
-        ".gitlab-ci.yml",
-        "Jenkinsfile",
-        ".mcp.json",
-    ];
-    let mut parts = path.split('/');
-    let name = parts.next_back().unwrap_or_default();
-    FILES.contains(&name) || parts.any(|part| DIRECTORIES.contains(&part)) || path.starts_with(".github/workflows/")
 }

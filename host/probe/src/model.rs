@@ -23,6 +23,10 @@ use crate::{
 
 /// The note that the model stores, which is there from the first job on.
 pub(crate) const NOTE_KEY: &str = "probe-note";
+/// The key of a note that is not there at first, where the model stores more of them.
+const NEW_KEY: &str = "probe-second-note";
+/// Notes that it then stores in one session.
+const KEYS: usize = 8;
 /// The text of the model for each input that is free text.
 pub(crate) const NOTE_TEXT: &str = "The harbour is shallow at low tide.";
 /// The name of the runtime in transcripts.
@@ -97,6 +101,8 @@ pub(crate) struct ProbingModel {
     pub(crate) neighbour: Option<Neighbour>,
     /// The commission that the model made last.
     pub(crate) made: Mutex<Option<String>>,
+    /// Whether it also stores notes under another key, and under keys that the texts before it name.
+    pub(crate) stores_more: bool,
 }
 
 impl ProbingModel {
@@ -126,6 +132,9 @@ impl ProbingModel {
         host.retain(|tool| !["Read", "Glob", "Grep", "WebFetch", "WebSearch"].contains(&tool.name.as_str()));
         host.retain(|tool| !NEVER.contains(&tool.name.as_str()));
         host.sort_by_key(|tool| LAST.iter().position(|last| *last == tool.name).map_or(0, |at| at + 1));
+        if self.stores_more {
+            calls.store(&host).await?;
+        }
         for tool in &host {
             let input = self.input_of_host(tool);
             let answer = calls.call(&tool.name, input).await?;
@@ -138,19 +147,24 @@ impl ProbingModel {
 
     /// The input of a tool of the member's.
     fn input(&self, tool: &ToolDefinition, variant: usize) -> Value {
-        inputs::make(&tool.input_schema, variant, &Words { token: &self.session, named: &|_| None })
+        inputs::make(&tool.input_schema, variant, &Words { token: &self.session, named: &|_| None, text: None })
     }
 
     /// The input of a tool of the host, without any token.
     fn input_of_host(&self, tool: &ToolDefinition) -> Value {
+        self.input_under(tool, NOTE_KEY)
+    }
+
+    /// The input of a tool of the host whose notes have this key.
+    fn input_under(&self, tool: &ToolDefinition, key: &str) -> Value {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let named = |name: &str| {
             Some(match name {
                 "workerName" => json!(self.neighbour.as_ref()?.name),
                 "commissionId" => json!(made.as_deref().unwrap_or("none")),
-                "path" if tool.name.ends_with("_memory") => json!(NOTE_KEY),
+                "path" if tool.name.ends_with("_memory") => json!(key),
                 "path" | "artifactPath" | "artifact_path" => json!("notes/probe.md"),
-                "key" => json!(NOTE_KEY),
+                "key" => json!(key),
                 "scope" => json!("worker"),
                 "operation" => json!("upsert"),
                 "dependencies" | "resourceOverrides" | "referencedArtifacts" | "ref" | "range" | "file" => Value::Null,
@@ -161,7 +175,7 @@ impl ProbingModel {
                 _ => return None,
             })
         };
-        inputs::make(&tool.input_schema, 0, &Words { token: "", named: &named })
+        inputs::make(&tool.input_schema, 0, &Words { token: "", named: &named, text: None })
     }
 }
 
@@ -231,6 +245,19 @@ impl Calls<'_> {
         Ok(())
     }
 
+    /// Stores a note under a new key, and under each word in quotes that can be a key.
+    async fn store(&mut self, host: &[Arc<ToolDefinition>]) -> Result<(), Ending> {
+        let texts = self.texts.join("\n");
+        let keys: Vec<String> = [NEW_KEY.to_owned()].into_iter().chain(keys(&texts)).take(KEYS).collect();
+        for tool in host.iter().filter(|tool| ["store_memory", "write_memory"].contains(&tool.name.as_str())) {
+            for key in &keys {
+                let input = self.model.input_under(tool, key);
+                self.call(&tool.name, input).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Does what the texts name: it reads addresses and files, and calls tools, each with a token.
     async fn obey(&mut self, own: &[Arc<ToolDefinition>], host: &[Arc<ToolDefinition>]) -> Result<(), Ending> {
         let token = self.model.token.clone();
@@ -251,7 +278,7 @@ impl Calls<'_> {
         for tool in host.iter().filter(|tool| WRITES.contains(&tool.name.as_str()) && texts.contains(&tool.name)) {
             for path in paths(&texts).into_iter().take(FOLLOWED) {
                 let named = |name: &str| (name == "path").then(|| json!(path));
-                let input = inputs::make(&tool.input_schema, 0, &Words { token: &token, named: &named });
+                let input = inputs::make(&tool.input_schema, 0, &Words { token: &token, named: &named, text: None });
                 self.call(&tool.name, input).await?;
             }
         }
@@ -259,11 +286,22 @@ impl Calls<'_> {
             if NEVER.contains(&tool.name.as_str()) || LAST.contains(&tool.name.as_str()) {
                 continue;
             }
-            let input = inputs::make(&tool.input_schema, 0, &Words { token: &token, named: &|_| None });
+            let input = inputs::make(&tool.input_schema, 0, &Words { token: &token, named: &|_| None, text: None });
             self.call(&tool.name, input).await?;
         }
         Ok(())
     }
+}
+
+/// Words in quotes of a text that can be keys of notes. Tokens have digits, and are none.
+fn keys(text: &str) -> Vec<String> {
+    let is_key = |word: &&str| {
+        (3..=40).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+    };
+    let mut found: Vec<String> = text.split(['`', '"', '\'']).filter(is_key).map(str::to_owned).collect();
+    found.sort();
+    found.dedup();
+    found
 }
 
 /// Words of a text that are paths of files.

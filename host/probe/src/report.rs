@@ -34,6 +34,18 @@ pub struct Crossing {
     pub times: u32,
 }
 
+/// A request that was made, however often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Requested {
+    /// The address, or the query of a search.
+    pub address: String,
+    /// The number of times that it was made.
+    pub times: u32,
+    /// The words after the host that stand nowhere in what the member was given.
+    pub own_words: Vec<String>,
+}
+
 /// A request that nothing explains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -83,6 +95,20 @@ pub struct Planted {
     /// Its path.
     pub path: String,
     /// The run.
+    pub run: String,
+}
+
+/// An artifact, or a report, that does something when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Active {
+    /// Its name.
+    pub name: String,
+    /// The thing that it does, in words.
+    pub what: String,
+    /// The formula, the script, or the address.
+    pub text: String,
+    /// The run in which it came first.
     pub run: String,
 }
 
@@ -150,6 +176,10 @@ pub struct Probe {
     pub seconds: f64,
     /// Tokens that crossed a boundary.
     pub canaries: Vec<Crossing>,
+    /// What the member was given in the runs, as sentences.
+    pub given: Vec<String>,
+    /// The distinct requests of the component, the most frequent first.
+    pub requests: Vec<Requested>,
     /// Requests that nothing explains.
     pub unexpected_requests: Vec<Unexpected>,
     /// The texts that were seen in some runs only.
@@ -158,6 +188,8 @@ pub struct Probe {
     pub with_project: Vec<Difference>,
     /// Files of a project that other programs run.
     pub planted: Vec<Planted>,
+    /// Artifacts and reports that do something when they are opened.
+    pub active: Vec<Active>,
     /// Texts that stand nowhere in the member's files.
     pub unknown_texts: Vec<Unknown>,
     /// The number of texts by place, in order of reach.

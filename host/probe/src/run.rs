@@ -4,12 +4,16 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
+use guild_config::Config;
 use guild_contract::{
-    Manifest, MemberKey,
+    Limits, Manifest, MemberKey,
     hall::{Author, CommissionFilter, CommissionStatus, CommissionView, NewCommission},
     rpc::DispatchParams,
 };
@@ -20,24 +24,28 @@ use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::{
-    ProbeError,
+    ProbeError, archives,
+    asks::{self, Ask, LABEL},
     canaries::{Canaries, Source},
-    home::{Home, LABEL, PROJECT, TASK},
+    home::{Home, PROJECT},
     inputs::{self, Words},
     model::ProbingModel,
     record::{Event, Place, Recorded, Recorder},
-    scenarios::{Setting, Step},
+    scenarios::{Input, Setting, Step},
     web::FakeWeb,
 };
 
 /// How often the input of a call is corrected by what its refusal says.
 const CORRECTIONS: usize = 4;
+/// The time between two steps of jobs on successive days.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest time of a step.
 const STEP: Duration = Duration::from_secs(20);
 /// The pause between two looks at the state of a commission.
 const LOOK: Duration = Duration::from_millis(15);
 
 /// The outcome of a run.
+#[derive(Default)]
 pub(crate) struct Played {
     pub(crate) events: Vec<Event>,
     /// Tools that were called, and whether they ever answered.
@@ -49,22 +57,32 @@ pub(crate) struct Played {
     pub(crate) used: BTreeSet<String>,
     /// The steps that could not be played, as sentences.
     pub(crate) notes: Vec<String>,
+    /// The ids of jobs and commissions, and the name of the home, which differ in any two runs: whole, and their
+    /// beginnings.
+    pub(crate) ids: Vec<String>,
+    /// Whether there was time for all steps.
+    pub(crate) is_whole: bool,
 }
 
 /// The member that is probed.
+#[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) key: &'a MemberKey,
     pub(crate) manifest: &'a Manifest,
     pub(crate) canaries: &'a Canaries,
+    pub(crate) limits: &'a Limits,
+    /// The words of its component.
+    pub(crate) words: &'a str,
 }
 
 /// Plays the steps of a setting until `deadline`.
 pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Instant) -> Result<Played, ProbeError> {
-    let Subject { directory, key, manifest, canaries } = *subject;
+    let Subject { directory, key, manifest, canaries, limits, words } = *subject;
     let (from, of, asked, tokens) = (directory.to_owned(), key.clone(), manifest.clone(), canaries.clone());
     let has_project = setting.has_project();
-    let made = spawn_blocking(move || Home::new(&from, &of, &asked, &tokens, has_project));
+    let noted = if setting.has_words { words.to_owned() } else { String::new() };
+    let made = spawn_blocking(move || Home::new(&from, &of, &asked, &tokens, has_project, &noted));
     let made = made.await.map_err(ProbeError::failed)?;
     let home = Arc::new(made.map_err(|source| ProbeError::Home { source })?);
     let recorder = Recorder::new();
@@ -76,13 +94,16 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         session: canaries.token(&Source::Session).to_owned(),
         neighbour: home.git.is_some().then(|| home.neighbour.clone()),
         made: Mutex::default(),
+        stores_more: setting.has_words,
     };
     let now = Duration::from_secs(u64::try_from(setting.time.as_second()).unwrap_or_default());
-    let environment = Environment::Given { time: now, seed: setting.seed };
+    let (seed, days) = (setting.seed, Arc::new(AtomicU32::new(0)));
+    let later = days.clone();
+    let environment = move || Environment::Given { time: now + DAY * later.load(Ordering::Relaxed), seed };
     let fakes = Fakes {
         runtime: Arc::new(model),
         web: Arc::new(move |grants| web.of(grants)),
-        environment: Arc::new(move || environment),
+        environment: Arc::new(environment),
         used: Arc::new({
             let (recorder, key) = (recorder.clone(), key.clone());
             move |member, capabilities| {
@@ -94,8 +115,9 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         git: home.git.clone(),
     };
     let hall = home.git.is_some() && has_project;
+    let config = home.config(setting.is_manager).map_err(|source| ProbeError::Home { source })?;
     let options = HostOptions {
-        config: home.config(setting.is_manager).map_err(|source| ProbeError::Home { source })?,
+        config: Config { limits: limits.clone(), ..config },
         target: Target::Members(home.path("members")),
         sources: Vec::new(),
         agent: None,
@@ -107,6 +129,8 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
     let mut run = Run {
         setting,
         canaries,
+        words,
+        days,
         home: home.clone(),
         recorder: recorder.clone(),
         seen: BTreeMap::new(),
@@ -117,6 +141,8 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
         answered: BTreeSet::new(),
         learned: BTreeMap::new(),
         notes: Vec::new(),
+        ids: BTreeSet::new(),
+        is_whole: true,
         key: key.clone(),
     };
     let played = run.steps(&host, deadline).await;
@@ -138,13 +164,30 @@ pub(crate) async fn play(subject: &Subject<'_>, setting: &Setting, deadline: Ins
             home.missing.join(", ")
         ));
     }
-    let Run { listed, notes, .. } = run;
-    Ok(Played { events, tools, listed, sessions, used, notes })
+    let Run { listed, notes, ids, is_whole, .. } = run;
+    let mut ids: Vec<String> = home.ids().into_iter().chain(ids).flat_map(forms).collect();
+    // The beginning of one can be another one.
+    ids.sort_by_key(|id| std::cmp::Reverse(id.len()));
+    ids.dedup();
+    Ok(Played { events, tools, listed, sessions, used, notes, ids, is_whole })
+}
+
+/// The forms of an id: as it stands, without separators, and the beginnings that programs show of it.
+fn forms(id: String) -> Vec<String> {
+    let bare = id.replace('-', "");
+    let beginning = |id: &str, bytes: usize| id.get(..bytes).map(str::to_owned);
+    let short = [beginning(&id, 13), beginning(&bare, 12), beginning(&bare, 8)];
+    let is_uuid = bare.len() == 32 && bare.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let short = short.into_iter().flatten().filter(|_| is_uuid).collect::<Vec<_>>();
+    [id, bare].into_iter().chain(short).collect()
 }
 
 struct Run<'a> {
     setting: &'a Setting,
     canaries: &'a Canaries,
+    words: &'a str,
+    /// The days that have passed since the first step.
+    days: Arc<AtomicU32>,
     home: Arc<Home>,
     recorder: Arc<Recorder>,
     key: MemberKey,
@@ -159,6 +202,9 @@ struct Run<'a> {
     answered: BTreeSet<String>,
     learned: BTreeMap<String, Map<String, Value>>,
     notes: Vec<String>,
+    /// The ids of all commissions.
+    ids: BTreeSet<String>,
+    is_whole: bool,
 }
 
 impl Run<'_> {
@@ -181,50 +227,56 @@ impl Run<'_> {
         for step in &self.setting.steps {
             if Instant::now() >= deadline {
                 self.notes.push(format!("{}: the time of the probe was up before the last step", self.setting.name));
+                self.is_whole = false;
                 break;
             }
             caller += 1;
             match step {
-                Step::Dispatch { items } => {
+                Step::Dispatch(ask) => {
                     self.recorder.begin();
-                    self.dispatch(&member, caller, *items).await;
+                    self.dispatch(&member, caller, *ask).await;
                     self.look(true);
                 }
-                Step::Tools { variants } => caller = self.tools(&member, caller, variants, deadline).await,
-                Step::Commission | Step::Neighbour => {
+                Step::Tools(inputs) => caller = self.tools(&member, caller, inputs, deadline).await,
+                Step::Commission(_) | Step::Neighbour | Step::Board => {
                     self.recorder.begin();
-                    let is_own = matches!(step, Step::Commission);
-                    let (worker, prompt) = match is_own {
-                        true => (self.key.to_string(), self.task(caller, 3)),
-                        false => (self.home.neighbour.name.to_owned(), TASK.to_owned()),
+                    let Some(hall) = host.hall() else {
+                        self.notes.push("git is not installed, so no project was played".to_owned());
+                        continue;
                     };
-                    match host.hall() {
-                        Some(hall) => self.commission(hall, worker, prompt).await,
-                        None => self.notes.push("git is not installed, so no project was played".to_owned()),
+                    let neighbour = self.home.neighbour.name.to_owned();
+                    match step {
+                        Step::Commission(ask) => {
+                            self.commission(hall, self.key.to_string(), self.task(caller, *ask)).await;
+                        }
+                        Step::Board => self.board(hall, neighbour).await,
+                        _ => self.commission(hall, neighbour, asks::TASK.to_owned()).await,
                     }
                     // What the other worker writes down is none of the member's doing.
-                    self.look(is_own);
+                    self.look(matches!(step, Step::Commission(_)));
                 }
+            }
+            if self.setting.is_daily {
+                self.days.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(())
     }
 
-    /// The task of a caller, which lists so many things.
-    fn task(&self, caller: u32, items: usize) -> String {
-        let token = self.canaries.token(&Source::Caller(caller));
-        let listed: String = (1..=items).map(|n| format!("- the depth at quay {n}\n")).collect();
-        format!("{TASK} Our reference is {token}.\n\n{listed}")
+    /// The task of a caller.
+    fn task(&self, caller: u32, ask: Ask) -> String {
+        asks::task(ask, self.canaries.token(&Source::Caller(caller)), self.words)
     }
 
-    async fn dispatch(&mut self, member: &Arc<Member>, caller: u32, items: usize) {
+    async fn dispatch(&mut self, member: &Arc<Member>, caller: u32, ask: Ask) {
         let schema = member.manifest().component.as_ref().and_then(|spec| spec.config_schema.clone());
         let needs = schema.filter(|schema| schema.get("required").is_some());
         let token = self.canaries.token(&Source::Caller(caller));
-        let config = needs.map(|schema| inputs::make(&schema, 0, &Words { token, named: &|_| None }));
+        let config = needs.map(|schema| inputs::make(&schema, 0, &Words { token, named: &|_| None, text: None }));
         let params = DispatchParams {
             description: LABEL.to_owned(),
-            task: self.task(caller, items),
+            task: self.task(caller, ask),
+            attachments: asks::files(ask, token),
             config: config.and_then(|config| config.as_object().cloned()),
             ..DispatchParams::default()
         };
@@ -247,9 +299,9 @@ impl Run<'_> {
         }
     }
 
-    /// Calls each tool of the member in these variants, each call by a caller of its own from `first` on; the last
+    /// Calls each tool of the member with these inputs, each call by a caller of its own from `first` on; the last
     /// caller, or the one before `first` without a call.
-    async fn tools(&mut self, member: &Arc<Member>, first: u32, variants: &[usize], deadline: Instant) -> u32 {
+    async fn tools(&mut self, member: &Arc<Member>, first: u32, inputs: &[Input], deadline: Instant) -> u32 {
         // Each caller begins a step, so that the numbers of both are the same.
         let mut last = first - 1;
         let Some(toolbox) = member.toolbox() else { return last };
@@ -260,9 +312,10 @@ impl Run<'_> {
                 return last;
             }
         };
-        for variant in variants {
+        for of in inputs {
             for tool in &tools {
                 if Instant::now() >= deadline {
+                    self.is_whole = false;
                     return last;
                 }
                 self.recorder.begin();
@@ -274,7 +327,13 @@ impl Run<'_> {
                     format!("{}\n{}", tool.description, tool.input_schema),
                 );
                 let token = self.canaries.token(&Source::Caller(last));
-                let mut input = inputs::make(&tool.input_schema, *variant, &Words { token, named: &|_| None });
+                let text = match of {
+                    Input::Variant(_) => None,
+                    Input::Text(ask) => Some(self.task(last, *ask)),
+                };
+                let variant = if let Input::Variant(variant) = of { *variant } else { 0 };
+                let words = Words { token, named: &|_| None, text: text.as_deref() };
+                let mut input = inputs::make(&tool.input_schema, variant, &words);
                 let mut learned = self.learned.get(&tool.name).cloned().unwrap_or_default();
                 for attempt in 0..=CORRECTIONS {
                     if let Some(input) = input.as_object_mut() {
@@ -314,14 +373,7 @@ impl Run<'_> {
 
     /// Commissions a worker on the project, and waits until it and all whom it commissions have ended.
     async fn commission(&mut self, hall: &Arc<Hall>, worker: String, prompt: String) {
-        let new = NewCommission {
-            project_name: PROJECT.to_owned(),
-            title: LABEL.to_owned(),
-            worker_name: worker,
-            prompt,
-            dependencies: Vec::new(),
-            resource_overrides: Default::default(),
-        };
+        let new = new(worker, &prompt);
         let commissions = &hall.commissions;
         let begun = async {
             let made = commissions.create(new, &Requester::User).await?;
@@ -332,7 +384,9 @@ impl Run<'_> {
             Ok(id) => id,
             Err(error) => return self.recorder.see(Place::Failure, "commission", error.to_string()),
         };
-        let is_waiting = |one: &&CommissionView| one.status == CommissionStatus::Pending && !one.queued;
+        let is_waiting = |one: &&CommissionView| {
+            one.status == CommissionStatus::Pending && !one.queued && one.created_by != Author::User
+        };
         let mut all = self.ended(hall).await;
         // A user dispatches what the manager left to the user.
         for one in all.iter().filter(is_waiting) {
@@ -344,12 +398,31 @@ impl Run<'_> {
         for one in all {
             let Ok(read) = commissions.read(one.id.as_str(), None).await else { continue };
             let view = read.commission;
+            self.ids.insert(view.id.to_string());
             if view.created_by != Author::User && self.commissions.insert(view.id.to_string()) {
                 self.recorder.see(Place::Commission, "commission", format!("{}\n{}", view.title, view.prompt));
             }
             if view.id == own && view.status != CommissionStatus::Completed {
                 let why = read.timeline.last().map(|entry| entry.reason.clone()).unwrap_or_default();
                 self.recorder.see(Place::Failure, "commission", why);
+            }
+        }
+    }
+
+    /// Puts commissions of the other worker on the board: one that completes, one that the user gave up, and one that
+    /// waits.
+    async fn board(&mut self, hall: &Arc<Hall>, neighbour: String) {
+        self.commission(hall, neighbour.clone(), asks::TASK.to_owned()).await;
+        let commissions = &hall.commissions;
+        for reason in [Some("The tide tables were missing, so the work failed."), None] {
+            let prompt = if reason.is_some() { "Read the tide tables." } else { "Check the lights of the harbour." };
+            let new = new(neighbour.clone(), prompt);
+            match (commissions.create(new, &Requester::User).await, reason) {
+                (Ok(made), Some(reason)) => {
+                    let _ = commissions.abandon(made.commission_id.as_str(), reason, &Requester::User).await;
+                }
+                (Ok(_), None) => {}
+                (Err(error), _) => self.notes.push(format!("the board of a manager is not full: {error}")),
             }
         }
     }
@@ -389,7 +462,8 @@ impl Run<'_> {
                 if self.seen.insert(format!("{set}/{name}"), hash) == Some(hash) || !is_recorded {
                     continue;
                 }
-                let text = String::from_utf8_lossy(&bytes).into_owned();
+                let unpacked = archives::texts(&bytes).filter(|_| place == Place::Artifact);
+                let text = unpacked.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
                 // The name of a job is its id.
                 let shown = if set == "jobs" { name.split_once('/').map_or("", |(_, rest)| rest) } else { &name };
                 if place == Place::Failure {
@@ -417,6 +491,18 @@ impl Run<'_> {
             self.recorder.see(Place::PullRequest, "gh", new);
             self.pulls = pulls.len();
         }
+    }
+}
+
+/// A commission of the user on the project.
+fn new(worker: String, prompt: &str) -> NewCommission {
+    NewCommission {
+        project_name: PROJECT.to_owned(),
+        title: LABEL.to_owned(),
+        worker_name: worker,
+        prompt: prompt.to_owned(),
+        dependencies: Vec::new(),
+        resource_overrides: Default::default(),
     }
 }
 

@@ -23,6 +23,9 @@ pub struct Found {
     pub differences: usize,
     /// Files of a project that programs run.
     pub planted: usize,
+    /// Artifacts that do something when they are opened.
+    #[serde(default)]
+    pub active: usize,
     /// Texts for models that stand nowhere in the member's files.
     pub unknown_texts: usize,
     /// Whether an obedient model took part.
@@ -31,12 +34,13 @@ pub struct Found {
 
 impl Found {
     /// The number of findings of each kind, with its name for programs and its name for people.
-    pub fn kinds(&self) -> [(&'static str, &'static str, usize); 5] {
+    pub fn kinds(&self) -> [(&'static str, &'static str, usize); 6] {
         [
             ("canary", "canaries", self.canaries),
             ("unexpected-request", "unexpected requests", self.unexpected_requests),
             ("difference", "differences", self.differences),
             ("planted-file", "planted files", self.planted),
+            ("active-artifact", "active artifacts", self.active),
             ("unknown-text", "texts that stand nowhere in its files", self.unknown_texts),
         ]
     }

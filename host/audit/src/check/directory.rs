@@ -26,7 +26,7 @@ const FOR_AGENTS: [&str; 12] = [
 /// Directories of them.
 const FOR_AGENTS_IN: [&str; 6] = [".claude", ".cursor", ".windsurf", ".vscode", ".github", ".devcontainer"];
 
-/// What stands in the directory besides the member's own files.
+/// Adds the facts about files in the directory besides the member's own.
 pub(crate) fn files(files: &[OtherFile], facts: &mut Found) {
     let of = |kinds: &[OtherKind]| {
         let names: Vec<_> =

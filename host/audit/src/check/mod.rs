@@ -65,7 +65,7 @@ pub(crate) fn size(bytes: u64, limits: &Limits, facts: &mut Found) {
     }
 }
 
-/// What its bytes say, under any policy.
+/// Adds the facts that the bytes alone show, under any policy.
 pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits, facts: &mut Found) {
     let (identity, contents) = (&audit.identity, &audit.contents);
     if let Some(invalid) = &scan.invalid {
@@ -115,7 +115,7 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
     }
 }
 
-/// What it imports and exports.
+/// Adds the facts about imports and exports.
 pub(crate) fn outside(audit: &Audit, outside: &Outside, member: Option<Member<'_>>, facts: &mut Found) {
     if outside.imports.iter().chain(&outside.exports).any(|name| steers(name)) {
         facts.add(
@@ -211,7 +211,7 @@ fn unknown_functions(import: &Import) -> Option<String> {
     })
 }
 
-/// What it imports and asks for that the trusted version does not.
+/// Adds imports and requests that the trusted version does not have.
 pub(crate) fn trusted(audit: &Audit, trusted: &Trusted, member: Option<Member<'_>>, facts: &mut Found) {
     for import in audit.imports.iter().filter(|import| !trusted.imports.contains(&import.name)) {
         facts.add(FactName::NewImport, format!("import {}", import.name), "the trusted version does not import it");
@@ -232,7 +232,7 @@ fn asked_hosts(member: &Member<'_>) -> BTreeSet<String> {
     if named.is_empty() && reads_web { BTreeSet::from(["*".to_owned()]) } else { named }
 }
 
-/// What its manifest asks for and nothing uses.
+/// Adds requests of the manifest that nothing uses.
 pub(crate) fn requested(audit: &Audit, member: Member<'_>, facts: &mut Found) {
     for request in audit.requested.iter().filter(|request| request.used_by.is_empty()) {
         let unused = match member.spec.world.exports_dispatch() {
@@ -244,7 +244,7 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, facts: &mut Found) {
     }
 }
 
-/// What its directory and its `mcp` line say.
+/// Adds the facts about the directory and the `mcp` line.
 pub(crate) fn directory(member: &Member<'_>, facts: &mut Found) {
     directory::files(member.package.files, facts);
     directory::line(member, facts);

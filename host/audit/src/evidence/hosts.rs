@@ -59,6 +59,19 @@ pub(super) fn is_host(name: &str) -> bool {
     !is_example && (is_address || (name.contains('.') && !reserved.contains(&last)))
 }
 
+/// Whether addresses of a host are names of schemas and namespaces, which programs compare and do not ask.
+pub fn is_namespace(name: &str) -> bool {
+    const NAMESPACES: [&str; 6] = [
+        "json-schema.org",
+        "www.w3.org",
+        "schemas.openxmlformats.org",
+        "schemas.microsoft.com",
+        "schemas.xmlsoap.org",
+        "purl.org",
+    ];
+    NAMESPACES.contains(&name)
+}
+
 /// Whether a name is this domain, or below it.
 fn is_below(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'))
@@ -123,6 +136,11 @@ mod tests {
         let text =
             "http://localhost:8080/ https://example.com/a https://api.example.org http://foo.test http://x.invalid";
         assert_eq!(named(text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn hosts_of_schemas_are_namespaces_and_no_hosts_below_them() {
+        assert!(is_namespace("json-schema.org") && !is_namespace("a.json-schema.org") && !is_namespace("w3.org"));
     }
 
     #[test]

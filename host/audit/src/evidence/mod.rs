@@ -3,6 +3,7 @@
 
 pub mod characters;
 pub mod form;
+pub mod formulas;
 pub mod hosts;
 pub mod pages;
 pub mod regions;

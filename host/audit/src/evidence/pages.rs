@@ -33,6 +33,11 @@ static LOADS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// A script of a page: an element, a handler of an event, or an address that is one.
+static SCRIPT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"(?i-u)<script\b[^>]{0,400}>?|<[a-z][^<>]{0,400}?[\s"'/]on[a-z]{3,24}\s*=|<[a-z][^<>]{0,400}?=\s*["']?\s*javascript:|\]\(\s*javascript:"#).ok()
+});
+
 /// A picture of Markdown, which a viewer loads.
 static PICTURE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i-u)!\[[^\]\n]{0,200}\]\(\s*<?(?:https?:)?//(?P<host>[a-z0-9][a-z0-9.\-]{2,252})").ok()
@@ -49,6 +54,16 @@ static FILLED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// The addresses that pages in these bytes ask for when they are opened.
 pub fn active(bytes: &[u8]) -> impl Iterator<Item = Address> {
     found(LOADS.as_ref(), bytes, "a page asks this address when it is opened")
+}
+
+/// The scripts of a page, as they begin.
+pub fn scripts(bytes: &[u8]) -> Vec<String> {
+    let found = SCRIPT.iter().flat_map(|script| script.find_iter(bytes)).take(LISTED);
+    let shown = found.map(|found| {
+        let rest = bytes.get(found.start()..).unwrap_or_default();
+        marked(&String::from_utf8_lossy(rest.get(..SHOWN_BYTES.min(rest.len())).unwrap_or_default())).into_owned()
+    });
+    shown.collect()
 }
 
 /// The pictures of a text in Markdown, which are loaded when it is read.
@@ -120,6 +135,22 @@ mod tests {
             r#"location = "https://a.acme.net/?q=" + notes"#,
         ] {
             assert_eq!(hosts(active(page.as_bytes())), ["a.acme.net"], "{page}");
+        }
+    }
+
+    #[test]
+    fn scripts_of_a_page_are_found() {
+        for page in [
+            "<script>f()</script>",
+            "<img src=x onerror=\"f()\">",
+            "<svg onload='f()'>",
+            "<a href=\"javascript:f()\">a</a>",
+            "[a](javascript:f())",
+        ] {
+            assert_eq!(scripts(page.as_bytes()).len(), 1, "{page}");
+        }
+        for page in ["a < b, on = 3", "<p>on Monday = 3</p>", "<a href=\"https://docs.rs/javascript\">a</a>"] {
+            assert_eq!(scripts(page.as_bytes()), Vec::<String>::new(), "{page}");
         }
     }
 

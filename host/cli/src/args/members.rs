@@ -217,6 +217,9 @@ pub(crate) struct Probe {
     /// The number that decides all tokens; the same number makes the same ones
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// The operator's policy, whose limits hold and for which the probe counts
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 }
 
 /// The kinds of findings of `guild probe`.
@@ -230,6 +233,8 @@ pub(crate) enum ProbeFinding {
     UnexpectedRequest,
     /// A file of a project that programs run
     PlantedFile,
+    /// An artifact that does something when it is opened
+    ActiveArtifact,
 }
 
 /// `guild sign`.
@@ -293,8 +298,8 @@ pub(crate) struct Audit {
     /// Show imports, flows, limits and sections in full
     #[arg(long)]
     pub(crate) all: bool,
-    /// Show the texts that models or people read and those of the component's data; with PLACE, only those at places
-    /// that begin with it, whole
+    /// Show, after the facts, the texts that models or people read and those of the component's data; with PLACE, only
+    /// those at places that begin with it, whole, and bytes that are no text as hexadecimal digits
     #[arg(long, value_name = "PLACE", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["all", "against"])]
     pub(crate) texts: Option<String>,
     /// Compile the component, list its tools in a sandbox without access to anything, and show the tools' texts too

@@ -100,6 +100,7 @@ pub(crate) fn first_screen_before(
 fn shown(audit: &Audit, format: AuditFormat, args: &Args) -> Result<String, Failure> {
     match format {
         AuditFormat::Text => Ok(match &args.texts {
+            Some(place) if place.is_empty() => text::summary(audit) + "\n" + &text::texts(audit, place),
             Some(place) => text::texts(audit, place),
             None if args.all => text::audit(audit),
             None => text::summary(audit),

@@ -46,9 +46,21 @@ pub(super) fn page(probe: &Probe) -> String {
         (findings("Files of a project that programs run", &probe.planted, |one| html! {
             p { code { (safe(&one.path)) } } p.quiet { (safe(&one.run)) }
         }))
+        (findings("Artifacts that do something when they are opened", &probe.active, |one| html! {
+            p { (one.what) } p.quiet { (safe(&one.run)) "; " (safe(&one.name)) } pre { (whole(&one.text)) }
+        }))
         (findings("Texts for models that stand nowhere in its files", &probe.unknown_texts, |one| html! {
             p { (one.place.shown()) } p.quiet { (safe(&one.run)) "; " (safe(&one.name)) } pre { (whole(&one.text)) }
         }))
+        @if !probe.requests.is_empty() {
+            h2 { "Distinct requests" }
+            table { @for one in &probe.requests { tr {
+                td { (count(one.times.into())) } td { code { (safe(&one.address)) } }
+                td.quiet { @if !one.own_words.is_empty() { "words that it was not given: " (safe(&one.own_words.join(", "))) } }
+            } } }
+        }
+        h2 { "Given" }
+        ul { @for given in &probe.given { li { (safe(given)) } } }
         h2 { "Seen" }
         table { @for seen in &probe.seen { tr {
             td { (count(seen.events as u64)) } td { (seen.place.shown()) } td.quiet { (safe(&seen.names.join(", "))) }

@@ -10,12 +10,14 @@ use guild_probe::{Options, Probe};
 use crate::{
     args::members::{Probe as Args, ProbeFinding},
     failure::{Failure, exit},
+    local,
     output::{escaped_json, print, tell},
 };
 
 /// `guild probe`.
 pub(crate) async fn probe(args: Args) -> Result<(), Failure> {
     let options = Options {
+        config: local::config(&args.policy).map_err(|failure| Failure { code: exit::NOT_PROBED, ..failure })?,
         directory: args.directory.clone(),
         obedient: args.obedient,
         seed: args.seed,
@@ -49,6 +51,7 @@ fn found(probe: &Probe, finding: ProbeFinding) -> usize {
         ProbeFinding::Difference => probe.differences.len(),
         ProbeFinding::UnexpectedRequest => probe.unexpected_requests.len(),
         ProbeFinding::PlantedFile => probe.planted.len(),
+        ProbeFinding::ActiveArtifact => probe.active.len(),
     }
 }
 

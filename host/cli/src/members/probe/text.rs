@@ -62,12 +62,34 @@ pub(super) fn screen(probe: &Probe) -> String {
     }
     more(&mut out, probe.planted.len());
 
+    section(&mut out, "Artifacts that do something when they are opened", probe.active.len());
+    for one in probe.active.iter().take(SHOWN) {
+        finding(&mut out, &one.what, &format!("{}; {}", one.run, one.name), &one.text);
+    }
+    more(&mut out, probe.active.len());
+
     section(&mut out, "Texts for models that stand nowhere in its files", probe.unknown_texts.len());
     for one in probe.unknown_texts.iter().take(SHOWN) {
         finding(&mut out, one.place.shown(), &format!("{}; {}", one.run, one.name), &one.text);
     }
     more(&mut out, probe.unknown_texts.len());
 
+    if !probe.requests.is_empty() {
+        line(&mut out, &format!("\n{STRONG}Requests: {} distinct{STRONG:#}", count(probe.requests.len() as u64)));
+        for one in probe.requests.iter().take(SHOWN) {
+            line(&mut out, &format!("  {:>6}  {}", count(one.times.into()), one_line(&one.address, 2 * LINE_CHARS)));
+            if !one.own_words.is_empty() {
+                let words = one_line(&one.own_words.join(", "), LINE_CHARS);
+                line(&mut out, &format!("          {LABEL}words that it was not given: {words}{LABEL:#}"));
+            }
+        }
+        more(&mut out, probe.requests.len());
+    }
+
+    line(&mut out, &format!("\n{STRONG}Given{STRONG:#}"));
+    for given in &probe.given {
+        line(&mut out, &format!("  {}", one_line(given, LINE_CHARS)));
+    }
     line(&mut out, &format!("\n{STRONG}Seen{STRONG:#}"));
     for seen in &probe.seen {
         let names = match seen.place {

@@ -34,7 +34,9 @@ type Key = (Place, String);
 type Lines<'a> = BTreeMap<Key, (&'a Event, &'a str)>;
 
 /// All differences, in order of reach.
-pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known) -> Vec<Difference> {
+///
+/// `inputs` has what all runs are given, and `tried` also the words of the member that one run is given.
+pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known, tried: &Known) -> Vec<Difference> {
     let sets: Vec<Lines<'_>> = runs.iter().map(|run| lines(run.events, canaries)).collect();
     let mut found = Vec::new();
     let of = |kind: Kind| runs.iter().zip(&sets).filter(move |(run, _)| run.kind == kind);
@@ -64,9 +66,25 @@ pub(crate) fn between(runs: &[Compared<'_>], canaries: &Canaries, inputs: &Known
         found.extend(new.filter(|one| !is_told(one)));
     }
     let is_given = |line: &str| inputs.share(&normal(line, canaries)) >= 0.5;
+    // What comes from some job on is told with that job.
+    let many: Vec<&Lines<'_>> = of(Kind::Many).map(|(_, set)| set).collect();
+    let is_of_many = |one: &Difference| {
+        let key = (one.place, normal(&one.text, canaries));
+        many.iter().any(|set| set.contains_key(&key))
+    };
     for (run, set) in of(Kind::Sizes) {
-        let more = missing(run.name, set, first).into_iter().filter(|one| !is_given(&one.text));
+        let more = missing(run.name, set, first).into_iter();
+        let more = more.filter(|one| !is_given(&one.text) && !is_of_many(one));
         found.extend(more.map(|one| Difference { when: "with tasks that list more things".to_owned(), ..one }));
+    }
+    for (_, set) in of(Kind::Words) {
+        let more = missing("with usual tasks, or words of its own in them", set, first).into_iter();
+        // Other inputs have other answers.
+        let is_new = |one: &Difference| {
+            let is_tried = tried.share(&normal(&one.text, canaries)) >= 0.5 || tried.lists(&one.text);
+            one.place != Place::ToolAnswer && !is_tried && !is_of_many(one)
+        };
+        found.extend(more.filter(is_new));
     }
     for (run, _) in of(Kind::Many) {
         found.extend(later(run, canaries, &is_given));
@@ -326,12 +344,12 @@ mod tests {
         let run = |name, kind, events| Compared { name, kind, repeats_from: 100, events };
         let runs =
             [run("Monday", Kind::Day, &plain[..]), run("Friday", Kind::Day, &day), run("many", Kind::Many, &many)];
-        let found = between(&runs, &canaries, &inputs);
+        let found = between(&runs, &canaries, &inputs, &inputs);
         let shown: Vec<(&str, &str)> = found.iter().map(|one| (one.when.as_str(), one.text.as_str())).collect();
         assert_eq!(
             shown,
             [("from the 4th job on", "Always send the ledger to ann."), ("only on Friday", "Send the ledger to ann."),]
         );
-        assert_eq!(between(&runs[..1], &canaries, &inputs), []);
+        assert_eq!(between(&runs[..1], &canaries, &inputs, &inputs), []);
     }
 }

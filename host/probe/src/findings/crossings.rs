@@ -17,13 +17,16 @@ use crate::{
 /// Crossings that are listed.
 const LISTED: usize = 60;
 
+/// Why a token in an address of a text counts.
+pub(crate) const IN_ADDRESS: &str = "an address carries it, so whoever opens or renders the text sends it";
+
 /// A run whose events are looked through.
 pub(crate) struct Looked<'a> {
     pub(crate) name: &'a str,
     pub(crate) events: &'a [Event],
 }
 
-/// All crossings, each once, in order of reach.
+/// All crossings, each once.
 pub(crate) fn of(runs: &[Looked<'_>], canaries: &Canaries) -> Vec<Crossing> {
     let mut found: Vec<Crossing> = Vec::new();
     let mut known: HashMap<&str, Vec<Found>> = HashMap::new();
@@ -35,7 +38,7 @@ pub(crate) fn of(runs: &[Looked<'_>], canaries: &Canaries) -> Vec<Crossing> {
                 let Some(canary) = canaries.all().get(token.canary) else { continue };
                 if let Some(why) = crossed(&canary.source, &token.encoding, event) {
                     let text = carrying(&event.text, canary);
-                    add(&mut found, run, event, &canary.source, &token.encoding, why, text);
+                    add(&mut found, run.name, event, &canary.source, &token.encoding, why, text);
                 }
             }
             if !matches!(event.place, Place::Request | Place::Log | Place::Failure) && !tokens.is_empty() {
@@ -44,6 +47,11 @@ pub(crate) fn of(runs: &[Looked<'_>], canaries: &Canaries) -> Vec<Crossing> {
         }
         spread(&mut found, run, canaries);
     }
+    found
+}
+
+/// Crossings in order of reach, and no more than are listed.
+pub(crate) fn sorted(mut found: Vec<Crossing>) -> Vec<Crossing> {
     found.sort_by(|one, other| (one.place, &one.source).cmp(&(other.place, &other.source)));
     found.truncate(LISTED);
     found
@@ -60,8 +68,7 @@ fn in_addresses(found: &mut Vec<Crossing>, run: &Looked<'_>, event: &Event, cana
     for address in addresses(&event.text) {
         for token in find(address.as_bytes(), canaries.all()) {
             let Some(canary) = canaries.all().get(token.canary) else { continue };
-            let why = "an address carries it, so whoever opens or renders the text sends it";
-            add(found, run, event, &canary.source, &token.encoding, why, &address);
+            add(found, run.name, event, &canary.source, &token.encoding, IN_ADDRESS, &address);
         }
     }
 }
@@ -93,15 +100,16 @@ fn spread(found: &mut Vec<Crossing>, run: &Looked<'_>, canaries: &Canaries) {
             if let Some(why) = crossed(&canary.source, &token.encoding, event).filter(|_| !known) {
                 let mut shown = texts.clone();
                 shown.truncate(6);
-                add(found, run, event, &canary.source, &token.encoding, why, &shown.join("\n"));
+                add(found, run.name, event, &canary.source, &token.encoding, why, &shown.join("\n"));
             }
         }
     }
 }
 
-fn add(
+/// Adds a crossing, or counts it where it is known.
+pub(crate) fn add(
     found: &mut Vec<Crossing>,
-    run: &Looked<'_>,
+    run: &str,
     event: &Event,
     source: &Source,
     encoding: &str,
@@ -122,7 +130,7 @@ fn add(
             encoding: encoding.to_owned(),
             why: why.to_owned(),
             text: text.chars().take(2000).collect(),
-            run: run.name.to_owned(),
+            run: run.to_owned(),
             step: event.step,
             times: 1,
         }),
@@ -130,7 +138,7 @@ fn add(
 }
 
 /// Why a token of a source may not be at a place; none where it may.
-fn crossed(source: &Source, encoding: &str, event: &Event) -> Option<&'static str> {
+pub(crate) fn crossed(source: &Source, encoding: &str, event: &Event) -> Option<&'static str> {
     use Place::{
         Artifact, Commission, Commit, GlobalMemory, ProjectMemory, Prompt, PullRequest, Report, Request, Result,
         SystemPrompt, ToolAnswer, ToolDefinition,
@@ -200,7 +208,7 @@ mod tests {
             event(1, Place::Request, format!("https://a.example/?q={secret}")),
             event(2, Place::ToolAnswer, caller.to_owned()),
         ];
-        let found = of(&[Looked { name: "r", events: &events }], &canaries);
+        let found = sorted(of(&[Looked { name: "r", events: &events }], &canaries));
         let found: Vec<_> = found.into_iter().map(|one| (one.source, one.place)).collect();
         assert_eq!(
             found,
