@@ -55,6 +55,9 @@
 //! 20 s begins nothing. An outage of NATS silences all hosts, and so declares nobody dead. A host that restarts on the
 //! same state directory, and one that leaves, cost no wait. Jobs that wait, or whose host is dead, are taken by the
 //! order of [`claims`].
+//!
+//! A [`ledger::MemberJobs`] is the ledger of one member's jobs for [`guild_jobs::JobStore`]. What hosts share besides jobs
+//! is in [`buckets`]. Cards of hosts and published members have a [`seal`] of a key that NATS never has.
 
 pub mod blobs;
 pub mod buckets;

@@ -33,6 +33,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 const BATCH: usize = 256;
 /// Bytes of a message that a server has to take: NATS' default.
 const MAX_PAYLOAD: usize = 1024 * 1024;
+/// The interval of pings. A connection is given up after two without an answer: the host of a server that stands still
+/// closes no connection, and a host that waits for one is taken for dead after [`crate::rules::Times::silent`].
+const PING: Duration = Duration::from_secs(1);
+/// The wait for a server's first answer on a new connection, before the next server is tried.
+const HANDSHAKE: Duration = Duration::from_secs(3);
 /// The wait for a server at start.
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -166,7 +171,8 @@ impl Link {
         let mut connect = ConnectOptions::new()
             .name(&options.host)
             .custom_inbox_prefix(format!("_INBOX_{}", options.host))
-            .connection_timeout(CONNECT)
+            .connection_timeout(HANDSHAKE)
+            .ping_interval(PING)
             .request_timeout(Some(ANSWER))
             .event_callback(|event| async move { tracing::info!("NATS: {event}") });
         if let Some(file) = &options.credentials {
@@ -461,6 +467,11 @@ impl Link {
             Some(status) if status != StatusCode::OK => Err(unreachable(status.to_string())),
             _ => Message::direct(subject, answer).map(Some).ok_or_else(|| unreachable("no sequence".to_owned())),
         }
+    }
+
+    /// The name of the server that this host is connected to.
+    pub fn server(&self) -> String {
+        self.client.server_info().server_name
     }
 
     pub(crate) fn inbox(&self) -> String {

@@ -16,15 +16,20 @@ use guild_cluster::{link::Link, record::Record};
 use guild_fakes::Nats;
 use tokio::time::{Instant, sleep};
 
+/// The number of a node, from 0, by its name.
+fn number(node: &str) -> usize {
+    node.strip_prefix('n').unwrap().parse::<usize>().unwrap() - 1
+}
+
 /// The number of the node that leads the logs.
 async fn leader(link: &Link) -> usize {
     loop {
         let leader = link.states().await.ok().and_then(|states| {
             let log = states.into_iter().find(|state| state.stream == "guild_log")?;
-            log.leader?.strip_prefix('n')?.parse::<usize>().ok()
+            Some(number(&log.leader?))
         });
         match leader {
-            Some(node) => return node - 1,
+            Some(node) => return node,
             None => sleep(Duration::from_millis(50)).await,
         }
     }
@@ -78,8 +83,14 @@ async fn nothing_acknowledged_is_lost_and_no_chain_breaks_when_leaders_die() {
     let after_pause = until_more(&acknowledged).await;
     nats.resume(paused);
     until_more(&acknowledged).await;
+    // The server that the host is connected to stands still, and closes no connection.
+    let connected = number(&link.server());
+    nats.pause(connected);
+    let after_silence = until_more(&acknowledged).await;
+    nats.resume(connected);
+    until_more(&acknowledged).await;
     is_over.store(1, Ordering::SeqCst);
-    println!("stood still for {after_kill:?} after the kill, {after_pause:?} after the pause");
+    println!("without an append: {after_kill:?}, {after_pause:?} and {after_silence:?}");
     let reader = host(&connect(&nats, "b").await, "b");
     for chain in chains {
         let (name, count) = chain.await.unwrap();
