@@ -9,7 +9,11 @@ use clap::{
 use clap_complete::ArgValueCompleter;
 use guild_audit::FactName;
 
-use crate::{client::AccessArgs, complete, local::LocalArgs};
+use crate::{
+    client::AccessArgs,
+    complete,
+    local::{LocalArgs, PolicyArgs},
+};
 
 /// `guild call`.
 #[derive(Debug, Args)]
