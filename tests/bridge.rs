@@ -111,7 +111,7 @@ fn what_a_method_refuses_a_tool_returns_as_its_error() {
     let unknown = refused(json!({"description": "d", "taks": "t"}));
     assert_eq!(
         unknown,
-        "`dispatch` has no argument `taks`; did you mean `task`? known are description, task, config, attachments, follows, wait"
+        "`dispatch` has no argument `taks`; did you mean `task`? known are description, task, config, attachments, follows, key, wait"
     );
     assert!(tool(&bridge, "list", json!({"worker": "worker"})).unwrap_err().contains("known are detail, filter"));
     let unknown = bridge.call("tools/call", json!({"name": "dispatch_all"})).unwrap_err();

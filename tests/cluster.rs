@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use guild_fakes::Nats;
+use guild_fakes::{Gate, Nats, OpenAi, Received, Reply};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use crate::support::{
     host::{Client, Home, Host, wait_for},
@@ -13,16 +14,18 @@ use crate::support::{
 
 /// Two homes of hosts of one cluster, each with the same members.
 fn homes(nats: &Nats) -> [Home; 2] {
+    homes_with(nats, "")
+}
+
+/// [`homes`], with this before the table of the cluster in guild.toml.
+fn homes_with(nats: &Nats, settings: &str) -> [Home; 2] {
+    let (servers, monitor) = (nats.urls(), nats.monitors());
     let homes = ["a", "b"].map(|host| {
         let mut home = Home::new();
-        let file = home.write(
-            "guild.toml",
-            format!(
-                "[cluster]\nname = \"acme\"\nservers = {:?}\nmonitor = {:?}\nkey_file = \"acme.key\"\nhost = {host:?}\n",
-                nats.urls(),
-                nats.monitors()
-            ),
-        );
+        let cluster = format!("servers = {servers:?}\nmonitor = {monitor:?}\nkey_file = \"acme.key\"\nhost = {host:?}");
+        let file = home.write("guild.toml", format!("{settings}\n[cluster]\nname = \"acme\"\n{cluster}\n"));
+        home.write("docs/moths.md", "# Moths\n\nThe luna moth lives for a week.\n");
+        home.researcher("researcher");
         home.set("GUILD_CONFIG", file.to_str().unwrap());
         home.endless("endless");
         home.quick("quick");
@@ -57,7 +60,7 @@ fn each_host_answers_for_the_jobs_of_all() {
     let nats = Nats::start(1);
     let homes = homes(&nats);
     let [a, b] = serve(&homes);
-    let mut events = Endpoint::new(&b, "/events?from=oldest").send("GET", "");
+    let mut events = Endpoint::new(&b, "/events?since=kept").send("GET", "");
     let id = a.at("endless").start("goes on");
     until_known(&b.at("endless"), &id, "running");
     wait_for("the hosts to agree", || {
@@ -115,6 +118,74 @@ fn a_host_that_leaves_hands_its_jobs_over_at_once() {
     until_known(&b.at("endless"), &id, "running");
     a.stop();
     assert_eq!(b.at("endless").ended(&id)["status"], "failed");
+}
+
+/// The settings of sessions that ask this provider, and read `docs/`.
+fn with_model(url: &str, sessions: u32) -> String {
+    format!(
+        "agent = \"api\"\n[[roots]]\npath = \"docs\"\n[api]\nprovider = \"openai\"\nbase_url = \"{url}/v1/\"\nmodel = \"fake\"\n\
+         sessions = {sessions}\n"
+    )
+}
+
+fn submit(text: &str) -> Reply {
+    Reply::call("submit_result", json!({"output": text}))
+}
+
+#[test]
+fn a_session_goes_on_at_another_host_from_its_transcript_and_its_notes_are_everywhere() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 if request.body.to_string().contains("Who lives?") => submit("again"),
+        0 => Reply::call("store_memory", json!({"key": "luna", "content": "It lives for a week."})),
+        // The first host waits for its second answer until it has left.
+        1 if request.number == 1 => submit("never").behind(&held),
+        1 => submit("by the other host"),
+        _ => Reply::text("Done."),
+    }));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 4));
+    let [a, b] = serve(&homes);
+    let id = a.at("researcher").start("How long does a luna moth live?");
+    runtime.block_on(provider.received(2));
+    a.stop();
+    gate.open();
+    assert_eq!(b.at("researcher").ended(&id)["status"], "completed");
+    assert_eq!(b.at("researcher").result(&id).unwrap()["output"], "by the other host");
+    // The call of the turn before was not made again: its note is there once, at each host that starts.
+    let a = homes[0].serve_roster(&[]);
+    let next = a.at("researcher").start("Who lives?");
+    assert_eq!(a.at("researcher").ended(&next)["status"], "completed");
+    let asked = runtime.block_on(provider.received(5));
+    assert!(asked.last().unwrap().body.to_string().contains("It lives for a week."), "{:?}", asked.last());
+    assert_eq!(a.at("researcher").status(&id).unwrap(), b.at("researcher").status(&id).unwrap());
+}
+
+#[test]
+fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 => submit("done").behind(&held),
+        _ => Reply::text("Done."),
+    }));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 1));
+    let [a, b] = serve(&homes);
+    let ids = ["one", "two", "three"].map(|task| a.at("researcher").start(task));
+    // Each host has one place, so both ask at once, and the third job waits for either.
+    runtime.block_on(provider.received(2));
+    gate.open();
+    for id in &ids {
+        for host in [&a, &b] {
+            wait_for("each job to be completed at each host", || {
+                let status = host.at("researcher").status(id).unwrap();
+                assert_ne!(status["status"], "failed", "{status}");
+                (status["status"] == "completed").then_some(())
+            });
+        }
+    }
 }
 
 #[test]

@@ -320,7 +320,7 @@ fn the_agent_is_offered_only_where_there_is_a_choice() {
             let refusal = refused(&client, "dispatch", arguments);
             assert!(refusal.contains("`dispatch` has no argument `agnet`; "), "{refusal}");
             assert_eq!(
-                refusal.contains("`agent`?") && refusal.contains("config, agent, attachments, follows, wait"),
+                refusal.contains("`agent`?") && refusal.contains("config, agent, attachments, follows, key, wait"),
                 has_agents,
                 "{path}: {refusal}"
             );

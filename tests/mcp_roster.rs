@@ -168,7 +168,7 @@ fn what_is_refused_says_what_there_is() {
     assert_eq!(
         unknown,
         "`dispatch` has no argument `descripton`; did you mean `description`? known are worker, description, task, config, \
-         attachments, follows, wait"
+         attachments, follows, key, wait"
     );
     assert!(refused("status", json!({"id": "x"})).contains("known are worker, jobId"));
     assert!(refused("status", json!({})).contains("`jobId` is missing"));

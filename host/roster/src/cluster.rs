@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
+use cap_std::fs::Dir;
 use guild_cluster::{
+    buckets::memory::Memory,
     claims::{Queue, take_next},
     ledger::MemberJobs,
     link::{Link, Options},
@@ -20,12 +22,15 @@ use guild_cluster::{
     watch::{JobSeen, Jobs},
 };
 use guild_config::{ClusterOptions, Config, Runtime};
-use guild_contract::{EventDetail, MemberKey, manifest::FILE_TOOLS};
+use guild_contract::{EventDetail, MemberKey, manifest::FILE_TOOLS, rpc::RpcError};
 use guild_fs::{
     durable::{Survives, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
-use guild_jobs::{Accepted, JobStore, Ledger};
+use guild_jobs::{
+    Accepted, JobStore, Ledger,
+    memory::shelf::{NoteFiles, Shelf},
+};
 use guild_telemetry::record;
 use guild_trust::seal::Seals;
 use tokio::{
@@ -41,6 +46,8 @@ use crate::{events::Hub, members::opener::Opener};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval at which a host looks for jobs to take, if nothing wakes it.
 const LOOK: Duration = Duration::from_secs(1);
+/// The directory of a member with the host's copy of its notes. Those in `memory/` are of the time before the cluster.
+const NOTES: &str = ".memory";
 /// Bytes of the cluster's key.
 const KEY_BYTES: usize = 32;
 
@@ -52,6 +59,7 @@ pub(crate) struct Cluster {
     logs: Logs,
     presence: Presence,
     queue: Queue,
+    memory: Memory,
     /// The beginning of the ids of events, which is the same at each host.
     log_id: String,
     members: Mutex<BTreeMap<MemberKey, ServedMember>>,
@@ -100,6 +108,7 @@ impl Cluster {
         let (identity, runtime) = (Identity { owner, directory }, Handle::current());
         let joined = Presence::join(link.clone(), Key::new(key), identity, card, Times::default(), &runtime);
         let presence = joined.await.map_err(|e| e.to_string())?;
+        let memory = Memory::start(link.clone(), &options.host, runtime);
         tracing::info!("the host {} is in the cluster {}", options.host, options.name);
         Ok(Arc::new(Self {
             name: options.name.clone(),
@@ -108,6 +117,7 @@ impl Cluster {
             logs,
             presence,
             queue: Queue::default(),
+            memory,
             log_id,
             members: Mutex::default(),
             added: Notify::new(),
@@ -130,6 +140,25 @@ impl Cluster {
     /// The ledger of the jobs of a member.
     pub(crate) fn ledger(self: &Arc<Self>, member: &MemberKey) -> Arc<dyn Ledger> {
         Arc::new(self.jobs(member))
+    }
+
+    /// The notes of a member, which all hosts share. Its directory has this host's copy of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that says what to do when the notes cannot be read.
+    pub(crate) async fn notes(&self, member: &MemberKey, dir: &Dir) -> Result<Box<dyn Shelf>, String> {
+        let files = NoteFiles::new(dir, NOTES.into()).map_err(|e| format!("{NOTES}/: {e}"))?;
+        self.memory.shelf(member.as_str(), files).await.map_err(|e| e.to_string())
+    }
+
+    /// Waits until this host has all notes that were stored before, at any host.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the store does not answer.
+    pub(crate) async fn notes_of_now(&self) -> Result<(), RpcError> {
+        self.memory.barrier().await.map_err(|e| RpcError::busy(e.to_string()))
     }
 
     /// The jobs of a member, of which this host has one list as long as it runs.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use cap_std::fs::{Dir, MetadataExt as _};
-use guild_contract::{JobId, MemberKey};
+use guild_contract::{JobId, MemberKey, manifest::Scope};
 use guild_fs::{clock::SystemClock, tree};
 use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions};
 use guild_trust::directory_path;
@@ -99,7 +99,12 @@ impl MemberData {
     /// # Errors
     ///
     /// Returns an error when the directories cannot be opened.
-    pub(crate) fn open(key: MemberKey, dir: Dir, context: &HostContext, owner: OwnerLock) -> Result<Arc<Self>, String> {
+    pub(crate) async fn open(
+        key: MemberKey,
+        dir: Dir,
+        context: &HostContext,
+        owner: OwnerLock,
+    ) -> Result<Arc<Self>, String> {
         let clock = Arc::new(SystemClock);
         let (limits, directory) = (context.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
         let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
@@ -108,7 +113,10 @@ impl MemberData {
             Some(cluster) => JobStore::open_shared(&dir, options, cluster.ledger(&key)),
         };
         let store = store.map_err(directory("jobs"))?;
-        let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
+        let memory = match &context.cluster {
+            None => MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?,
+            Some(cluster) => MemoryStore::open_on(cluster.notes(&key, &dir).await?, Scope::Worker, limits, clock),
+        };
         let interrupted = Arc::new(InterruptedJobs::new(&store));
         store.set_resume(interrupted.clone());
         store.set_subscriber(context.events.of_member(&key));

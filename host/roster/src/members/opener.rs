@@ -99,7 +99,7 @@ impl Opener {
             None => {
                 let owner = takeover::own(&found.dir, &found.key, &self.url(&key)).await?;
                 log(&context, &found, &granted);
-                let data = MemberData::open(found.key.clone(), found.dir, &context, owner);
+                let data = MemberData::open(found.key.clone(), found.dir, &context, owner).await;
                 let data = data.map_err(|why| failed(&key, why))?;
                 if self.base.is_none() {
                     // One task is carried out here. The next host resumes interrupted jobs.

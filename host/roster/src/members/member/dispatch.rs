@@ -341,6 +341,9 @@ impl Member {
     ) -> Result<(Activation, ScopedMemory), RpcError> {
         let this = self.clone();
         self.check_config(&request.config, until).await?;
+        if let (Some(cluster), true) = (&self.context.cluster, self.grants.memory) {
+            cluster.notes_of_now().await?;
+        }
         let at = attempt.cloned();
         let (posture, memory, memories) = blocking(move || {
             let memory = this.context.memory(this.key(), this.data.memory.clone(), at.as_ref(), &this.grants);
