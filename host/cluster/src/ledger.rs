@@ -3,13 +3,14 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus, MemberKey};
 use guild_jobs::{Accepted, Birth, Change, Decision, Head, Hold, Ledger, News, Refused, events::JobEvent};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
     buckets::keys::{CallersKey, Keys},
@@ -21,6 +22,11 @@ use crate::{
     watch::JobSeen,
     writer::{NotStored, Writer},
 };
+
+/// How long a host looks for a job whose birth was not answered.
+const DOUBT: Duration = Duration::from_secs(10 * 60);
+/// The interval between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Tells what a host needs to carry a plan out.
 pub type NeedsOf = Arc<dyn Fn(&Accepted) -> Needs + Send + Sync>;
@@ -127,8 +133,15 @@ impl Ledger for MemberJobs {
         });
         let append = Append { records: Vec::new(), head: json(&birth.head)?, events: vec![json(&birth.event)?] };
         let begun = self.logs.begin(&name, (self.needs)(birth.plan), files.collect(), true, append);
-        let born = wait(&self.runtime, begun).map_err(unavailable)?.ok_or(Refused::Lost)?;
-        Ok(self.hold(birth.job, &born))
+        match wait(&self.runtime, begun) {
+            Ok(Some(born)) => Ok(self.hold(birth.job, &born)),
+            Ok(None) => Err(Refused::Lost),
+            Err(error) => {
+                self.runtime.spawn(give_back(self.logs.clone(), name));
+                let why = "the job may have been accepted; a dispatch with a `key` can be repeated";
+                Err(Refused::Unavailable(format!("{error}; {why}")))
+            }
+        }
     }
 
     fn decide(
@@ -155,6 +168,26 @@ impl Ledger for MemberJobs {
             self.logs.fetch(&job, wanted, into).await.map_err(unavailable)
         };
         wait(&self.runtime, fetched)
+    }
+}
+
+/// Gives a job back whose birth was not answered, so that a host carries it out, if it is there after all.
+async fn give_back(logs: Logs, name: JobName) {
+    let free = |job: &Folded| {
+        let why = "its birth was not answered".to_owned();
+        let head = job.head.clone().unwrap_or_default();
+        let is_own = job.standing.holder == Holder::Held(logs.own().clone());
+        is_own.then(|| Append { records: vec![Record::Free { why }], head, events: Vec::new() })
+    };
+    let begun = Instant::now();
+    while begun.elapsed() < DOUBT {
+        sleep(PAUSE).await;
+        match logs.decide(&name, free).await {
+            // A message can be on its way for a while.
+            Ok((job, false)) if job.standing.holder == Holder::Unborn => {}
+            Ok(_) => return,
+            Err(error) => tracing::info!(job = %name.job, "it is not known yet whether there is the job: {error}"),
+        }
     }
 }
 

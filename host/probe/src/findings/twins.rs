@@ -29,6 +29,8 @@ const UNNAMED: &str = "an encoding that has no name here";
 const RESTLESS: &str = "it is another one in each run, so that any content can be in it";
 /// Why a text counts of which no source is known.
 const UNTRACED: &str = "it changes with what the member is given";
+/// The beginning of the names of texts that a session is given.
+const OF_SESSION: &str = "session";
 /// Bytes of the shortest part of a token by which a word of a request is explained.
 const PART: usize = 4;
 
@@ -237,7 +239,9 @@ fn texts(run: &Played, canaries: &Canaries, compared: Compared) -> BTreeMap<Posi
     let mut texts: BTreeMap<Position, Vec<Line>> = BTreeMap::new();
     let now = Timestamp::now();
     for event in run.events.iter().filter(|event| !event.by_model) {
-        let name = plain(&event.name, run, canaries);
+        // Sessions that run side by side have their numbers in any order.
+        let name =
+            if event.name.starts_with(OF_SESSION) { OF_SESSION.to_owned() } else { plain(&event.name, run, canaries) };
         let number = numbers.entry((event.step, event.place, name.clone())).or_default();
         let position = (event.step, event.place, name, *number);
         // The order of requests says something; that of files and commits depends on the host's clock.
@@ -313,6 +317,24 @@ fn without(changed: Changed, restless: &Changed) -> Changed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sessions_side_by_side_begin_in_any_order() {
+        let canaries = Canaries::new(1, &["docs".to_owned()], &[]);
+        let run = |order: [u32; 2]| {
+            let prompt = |(text, number)| Event {
+                step: 1,
+                place: Place::Prompt,
+                name: format!("session {number}"),
+                text: format!("summarise {text}"),
+                by_model: false,
+            };
+            let events = ["a", "b"].into_iter().zip(order).map(prompt).collect();
+            Played { events, is_whole: true, ..Played::default() }
+        };
+        let (one, other) = (run([1, 2]), run([2, 1]));
+        assert!(between((&one, &canaries), (&other, &canaries), lines).is_empty());
+    }
 
     fn played(events: Vec<(Place, String)>) -> Played {
         let event = |(place, text)| Event { step: 1, place, name: "n".to_owned(), text, by_model: false };
