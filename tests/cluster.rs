@@ -124,7 +124,7 @@ fn a_host_that_leaves_hands_its_jobs_over_at_once() {
 fn with_model(url: &str, sessions: u32) -> String {
     format!(
         "agent = \"api\"\n[[roots]]\npath = \"docs\"\n[api]\nprovider = \"openai\"\nbase_url = \"{url}/v1/\"\nmodel = \"fake\"\n\
-         sessions = {sessions}\n"
+         unknown_cost_tokens = 100000\nsessions = {sessions}\n"
     )
 }
 
