@@ -76,7 +76,7 @@ fn each_host_answers_for_the_jobs_of_all() {
     until_known(&a.at("endless"), &id, "cancelled");
     assert_eq!(a.at("endless").status(&id).unwrap(), b.at("endless").status(&id).unwrap());
     let done = a.at("quick").start("ends");
-    until_known(&b.at("quick"), &done, "completed");
+    [&a, &b].map(|host| until_known(&host.at("quick"), &done, "completed"));
     assert_eq!(a.at("quick").result(&done).unwrap(), b.at("quick").result(&done).unwrap());
     b.at("quick").delete(&done).unwrap();
     wait_for("the deletion to be known", || a.at("quick").status(&done).is_err().then_some(()));
@@ -151,7 +151,8 @@ fn a_session_goes_on_at_another_host_from_its_transcript_and_its_notes_are_every
     runtime.block_on(provider.received(2));
     a.stop();
     gate.open();
-    assert_eq!(b.at("researcher").ended(&id)["status"], "completed");
+    let ended = b.at("researcher").ended(&id);
+    assert_eq!(ended["status"], "completed", "{ended}\n{}", b.output());
     assert_eq!(b.at("researcher").result(&id).unwrap()["output"], "by the other host");
     // The call of the turn before was not made again: its note is there once, at each host that starts.
     let a = homes[0].serve_roster(&[]);

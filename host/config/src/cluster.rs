@@ -17,8 +17,8 @@ use crate::{
 /// The most characters of the name of a cluster or of a host in it.
 const NAME_CHARS: usize = 64;
 
-/// The cluster of hosts that this host belongs to. Its hosts take tasks for one another and answer for one another's
-/// jobs, by way of NATS JetStream. Without this table, the host is on its own.
+/// The cluster of hosts that this host belongs to. Its hosts take tasks for one another and answer
+/// for one another's jobs, by way of NATS JetStream. Without this table, the host is on its own.
 #[derive(Deserialize)]
 pub(crate) struct WrittenCluster {
     /// The name of the cluster, the same at each of its hosts: lower-case letters, digits and `-`.

@@ -24,6 +24,8 @@ pub(crate) struct InterruptedJobs {
     /// The present runner of the jobs of the member's directory.
     runner: Mutex<Option<Arc<dyn Resume>>>,
     store: Weak<JobStore>,
+    /// Whether the hosts of a cluster have the jobs.
+    is_shared: bool,
     state: Mutex<State>,
 }
 
@@ -74,9 +76,9 @@ impl Decision {
 }
 
 impl InterruptedJobs {
-    /// For the jobs of a store.
-    pub(crate) fn new(store: &Arc<JobStore>) -> Self {
-        Self { runner: Mutex::default(), store: Arc::downgrade(store), state: Mutex::default() }
+    /// For the jobs of a store, which hosts of a cluster may share.
+    pub(crate) fn new(store: &Arc<JobStore>, is_shared: bool) -> Self {
+        Self { runner: Mutex::default(), store: Arc::downgrade(store), is_shared, state: Mutex::default() }
     }
 
     /// Sets the runner that resumes jobs from now on.
@@ -135,6 +137,10 @@ impl InterruptedJobs {
     ///
     /// Returns an error when the jobs cannot be read.
     pub(crate) fn end_all_of_a_new_member(&self) -> io::Result<()> {
+        if self.is_shared {
+            // They are in no directory: they come from the cluster's log, and have the seal of its key.
+            return Ok(());
+        }
         self.transition_to(Decision::New);
         self.store.upgrade().map_or(Ok(()), |store| store.recover())
     }

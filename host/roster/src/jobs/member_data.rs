@@ -117,7 +117,7 @@ impl MemberData {
             None => MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?,
             Some(cluster) => MemoryStore::open_on(cluster.notes(&key, &dir).await?, Scope::Worker, limits, clock),
         };
-        let interrupted = Arc::new(InterruptedJobs::new(&store));
+        let interrupted = Arc::new(InterruptedJobs::new(&store, context.cluster.is_some()));
         store.set_resume(interrupted.clone());
         store.set_subscriber(context.events.of_member(&key));
         if let Some(cluster) = &context.cluster {
