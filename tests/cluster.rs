@@ -76,7 +76,9 @@ fn each_host_answers_for_the_jobs_of_all() {
     until_known(&a.at("endless"), &id, "cancelled");
     assert_eq!(a.at("endless").status(&id).unwrap(), b.at("endless").status(&id).unwrap());
     let done = a.at("quick").start("ends");
-    [&a, &b].map(|host| until_known(&host.at("quick"), &done, "completed"));
+    for host in [&a, &b] {
+        until_known(&host.at("quick"), &done, "completed");
+    }
     assert_eq!(a.at("quick").result(&done).unwrap(), b.at("quick").result(&done).unwrap());
     b.at("quick").delete(&done).unwrap();
     wait_for("the deletion to be known", || a.at("quick").status(&done).is_err().then_some(()));
