@@ -5,6 +5,7 @@
 //! learns of it from its next refresh.
 
 use std::{
+    cmp::Ordering,
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -106,6 +107,8 @@ struct State {
     /// Since when refreshes were acknowledged without a long pause.
     connected: Duration,
     others: BTreeMap<String, Other>,
+    /// When each life was first asked about whose card was not read yet.
+    unread: BTreeMap<String, Duration>,
     /// The number of refreshes.
     refreshes: u64,
 }
@@ -207,11 +210,17 @@ impl Presence {
         if owner.host == own.host {
             return true;
         }
-        let state = self.shared.state();
-        match state.others.get(&owner.host) {
-            Some(other) => other.entry.owner != *owner || other.entry.dead_by.is_some(),
-            // Its card was removed, or never read.
-            None => now().saturating_sub(state.connected) >= self.shared.times.silent,
+        let (silent, now) = (self.shared.times.silent, now());
+        let mut state = self.shared.state();
+        let seen = state.others.get(&owner.host);
+        match seen.map(|other| (other.entry.owner.incarnation.cmp(&owner.incarnation), &other.entry.dead_by)) {
+            Some((Ordering::Greater, _)) => true,
+            Some((Ordering::Equal, dead_by)) => dead_by.is_some(),
+            // A life that has just begun has a card that was not read yet, unless it was removed.
+            Some((Ordering::Less, _)) | None => {
+                let first = *state.unread.entry(owner.incarnation.clone()).or_insert(now);
+                now.saturating_sub(first.max(state.connected)) >= silent
+            }
         }
     }
 

@@ -143,6 +143,26 @@ async fn a_second_host_of_a_name_is_refused_while_the_first_is_alive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_life_that_has_just_begun_is_not_taken_for_over() {
+    let (_nats, link) = single().await;
+    let (here, earlier) = (host(&link, "b"), host(&link, "a"));
+    let here = join(&link, &here, 1).await;
+    let _earlier = join(&link, &earlier, 1).await;
+    while here.others().is_empty() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    // The other host reads cards now and then, and sees jobs at once.
+    let (later, another) = (host(&link, "a"), host(&link, "c"));
+    assert!(!here.is_over(later.own()) && !here.is_over(another.own()));
+    let (_later, _another) = (join(&link, &later, 1).await, join(&link, &another, 1).await);
+    assert!(!here.is_over(later.own()) && !here.is_over(another.own()));
+    while !here.is_over(earlier.own()) {
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!here.is_over(later.own()) && !here.is_over(another.own()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_leaves_hands_over_without_a_wait() {
     let (_nats, link) = single().await;
     let (a, b) = (host(&link, "a"), host(&link, "b"));

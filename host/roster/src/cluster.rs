@@ -21,7 +21,7 @@ use guild_cluster::{
     seal::Key,
     watch::{JobSeen, Jobs},
 };
-use guild_config::{ClusterOptions, Config, Runtime};
+use guild_config::{ClusterOptions, Config};
 use guild_contract::{EventDetail, MemberKey, manifest::FILE_TOOLS, rpc::RpcError};
 use guild_fs::{
     durable::{Survives, open_dir, open_directory, read_whole, replace},
@@ -40,7 +40,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{events::Hub, members::opener::Opener};
+use crate::events::Hub;
 
 /// How long a decision about a job is tried before its caller is told that the store is away.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -71,6 +71,14 @@ pub(crate) struct Cluster {
     caught_up: watch::Sender<bool>,
     /// Held as long as this life of the host, so that no other process is a host of the same name and directory.
     _lock: FileLock,
+}
+
+/// What a host can carry out now.
+pub(crate) struct Room {
+    /// The free places of each runtime.
+    pub(crate) places: BTreeMap<String, u32>,
+    /// The digests of the components in service, by member.
+    pub(crate) members: BTreeMap<String, String>,
 }
 
 /// A member that this host serves.
@@ -275,11 +283,12 @@ impl Cluster {
         }
     }
 
-    /// Takes jobs that wait, and those of dead hosts, as long as this host has places for them.
-    pub(crate) async fn take_jobs(self: Arc<Self>, opener: Arc<Opener>) {
+    /// Takes jobs that wait, and those of dead hosts, as long as this host has room for them.
+    pub(crate) async fn take_jobs(self: Arc<Self>, room: impl Fn() -> Room + Send + 'static) {
         let mut hosts = self.presence.changes();
         loop {
-            self.show(&opener);
+            let Room { places, members } = room();
+            self.presence.tell(|card| (card.places, card.members) = (places, members));
             match take_next(&self.queue, &self.logs, &self.presence).await {
                 Ok(Some((name, job))) => {
                     self.adopt(name, job).await;
@@ -299,25 +308,6 @@ impl Cluster {
                 () = sleep(LOOK) => {}
             }
         }
-    }
-
-    /// Shows the other hosts what this one can do now.
-    fn show(&self, opener: &Opener) {
-        let context = opener.context();
-        let most = u32::try_from(context.permits.available_permits()).unwrap_or(u32::MAX);
-        let places = Runtime::ALL.iter().filter_map(|runtime| {
-            let load = context.resources.runtimes.get(*runtime).ok()?.queue.load();
-            let waiting = u32::try_from(load.waiting).unwrap_or(u32::MAX);
-            let free = load.permits.saturating_sub(load.held).saturating_sub(waiting);
-            Some((runtime.to_string(), free.min(most)))
-        });
-        let members = opener.roster.now().members();
-        let loaded = members.iter().filter_map(|(key, entry)| {
-            let component = entry.member()?.component();
-            Some((key.clone(), component.ready()?.plugin.sha256().to_owned()))
-        });
-        let (places, loaded) = (places.collect(), loaded.collect());
-        self.presence.tell(|card| (card.places, card.members) = (places, loaded));
     }
 
     /// Carries a job out that this host has taken.

@@ -328,6 +328,9 @@ Examples:
 It needs credentials that may make streams, which hosts do not have. Streams that are there are checked, and stay. The \
 file of the key is made if it is not there; each host gets a copy.")]
 pub(crate) struct ClusterInit {
+    /// The name of the cluster
+    #[arg(long, value_name = "NAME", default_value = "guild")]
+    pub(crate) name: String,
     /// The addresses of NATS servers, with commas between
     #[arg(long, value_name = "URLS", value_delimiter = ',', required = true)]
     pub(crate) servers: Vec<String>,

@@ -28,7 +28,7 @@ pub(crate) async fn cluster(args: Cluster) -> Result<(), Failure> {
 }
 
 async fn init(args: ClusterInit) -> Result<(), Failure> {
-    let ClusterInit { servers, credentials, ca, replicas, log_gib, blob_gib, key } = args;
+    let ClusterInit { name, servers, credentials, ca, replicas, log_gib, blob_gib, key } = args;
     let options = Options { servers: servers.clone(), host: CLIENT.to_owned(), credentials, authority: ca.clone() };
     let failed = |e: guild_cluster::error::StoreError| Failure::error(e.to_string());
     let link = Link::connect(&options).await.map_err(failed)?;
@@ -42,7 +42,7 @@ async fn init(args: ClusterInit) -> Result<(), Failure> {
     make_key(&key)?;
     let text = |text: &str| toml::Value::from(text);
     print(|out| {
-        writeln!(out, "[cluster]\nname = \"acme\"\nservers = {}", toml::Value::from(servers))?;
+        writeln!(out, "[cluster]\nname = {}\nservers = {}", text(&name), toml::Value::from(servers))?;
         writeln!(out, "monitor = [\"http://127.0.0.1:8222\"]\nkey_file = {}", text(&key.to_string_lossy()))?;
         ca.iter().try_for_each(|ca| writeln!(out, "ca = {}", text(&ca.to_string_lossy())))
     })?;

@@ -27,7 +27,7 @@ use tokio::{
 
 use crate::{
     check::doctor::Examination,
-    cluster::Cluster,
+    cluster::{Cluster, Room},
     discovery,
     events::Hub,
     fakes::Fakes,
@@ -243,7 +243,8 @@ impl Host {
         if let Some(cluster) = &cluster {
             reconciling.spawn(cluster.clone().follow(events.clone()));
             cluster.caught_up().await;
-            reconciling.spawn(cluster.clone().take_jobs(opener.clone()));
+            let opener = opener.clone();
+            reconciling.spawn(cluster.clone().take_jobs(move || room(&opener)));
         }
         if let Some(hall) = &hall {
             hall.set_tidy_after(config.tidy_after);
@@ -462,4 +463,21 @@ fn warn_of_roots(roots: &ReadRoots) {
         }
         Err(error) => tracing::warn!("the read roots could not be looked at: {error}"),
     }
+}
+
+/// What the host can carry out now, for the other hosts of its cluster.
+fn room(opener: &Opener) -> Room {
+    let context = opener.context();
+    let most = u32::try_from(context.permits.available_permits()).unwrap_or(u32::MAX);
+    let places = Runtime::ALL.iter().filter_map(|runtime| {
+        let load = context.resources.runtimes.get(*runtime).ok()?.queue.load();
+        let waiting = u32::try_from(load.waiting).unwrap_or(u32::MAX);
+        Some((runtime.to_string(), load.permits.saturating_sub(load.held).saturating_sub(waiting).min(most)))
+    });
+    let members = opener.roster.now().members();
+    let loaded = members.iter().filter_map(|(key, entry)| {
+        let component = entry.member()?.component();
+        Some((key.clone(), component.ready()?.plugin.sha256().to_owned()))
+    });
+    Room { places: places.collect(), members: loaded.collect() }
 }
