@@ -20,7 +20,7 @@ const PROGRAMS: [(&[&str], &str); 3] = [
 ];
 
 /// The tests that start NATS servers.
-const NATS_TESTS: &str = "package(guild-cluster) and kind(test)";
+const NATS_TESTS: &str = "(package(guild-cluster) and kind(test)) or test(/^cluster::/)";
 
 /// The languages in which an SDK is compared with that of Rust, and their programs. A test of `sdk/rust` ends with the
 /// name of its language.
