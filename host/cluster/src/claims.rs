@@ -73,7 +73,7 @@ pub struct Queue {
 pub struct Claims {
     /// All claims.
     pub made: u64,
-    /// Those that another host won.
+    /// The claims that another host won.
     pub lost: u64,
 }
 
@@ -346,7 +346,7 @@ mod tests {
         }
         let hosts = [("b".to_owned(), card("api"))];
         let own = std::iter::from_fn(|| take(&queue, &hosts, false)).take_while(|_| true);
-        // Those that rank higher for `b` have to wait a moment, so the first ones are taken out of order.
+        // A job for which `b` ranks higher waits a moment, so the first jobs are taken out of order.
         let first: Vec<_> = own.take(20).collect();
         let own_rank = |job: &String| {
             let name = JobName { member: "x".parse().unwrap(), job: job.parse().unwrap() };

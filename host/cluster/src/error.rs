@@ -40,7 +40,7 @@ pub enum StoreError {
     Unfit {
         /// The server's address.
         server: String,
-        /// What is wrong, and what to do.
+        /// The mistake, and the remedy.
         reason: String,
     },
     /// Another host of the same name is alive.

@@ -81,7 +81,7 @@ pub struct HostSeen {
     pub silent: Duration,
 }
 
-/// Who this host is.
+/// The name, life and directory of this host.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The host in this life.

@@ -33,7 +33,7 @@ impl Owner {
     }
 }
 
-/// What a host needs to carry a job out.
+/// The needs of a job: the runtime, the roots and the member that its host has to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Needs {

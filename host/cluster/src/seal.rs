@@ -1,7 +1,5 @@
 //! Seals with the cluster's key, which NATS never has: what others wrote with NATS credentials is not believed.
 
-use std::{fs, path::Path};
-
 use bytes::Bytes;
 use guild_contract::text::hex;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -19,23 +17,6 @@ impl Key {
     /// A key of these bytes.
     pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
-    }
-
-    /// The key in a file of 32 bytes.
-    ///
-    /// # Errors
-    ///
-    /// Returns a sentence that names the file when it cannot be read, or has another length.
-    pub fn read(file: &Path) -> Result<Self, String> {
-        let bytes = fs::read(file).map_err(|e| format!("cannot read the cluster's key {}: {e}", file.display()))?;
-        let length = |bytes: Vec<u8>| {
-            format!(
-                "the cluster's key {} has {} bytes, and needs {KEY_BYTES}; copy it from another host",
-                file.display(),
-                bytes.len()
-            )
-        };
-        bytes.try_into().map(Self).map_err(length)
     }
 
     /// The seal of a content under a name. No seal of one kind or name is one of another.
@@ -105,16 +86,5 @@ mod tests {
         for broken in ["", "0", "zz", "é", &format!("{seal}00")] {
             assert!(!key.is_sealed("host", "a", b"card", broken), "{broken}");
         }
-    }
-
-    #[test]
-    fn a_key_file_of_another_length_is_named() {
-        let directory = cap_tempfile::TempDir::new(cap_tempfile::ambient_authority()).unwrap();
-        let file =
-            Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&*directory).to_string()).join("key");
-        directory.write("key", [0; 31]).unwrap();
-        assert!(Key::read(&file).unwrap_err().contains("has 31 bytes, and needs 32"));
-        directory.write("key", [0; 32]).unwrap();
-        assert!(Key::read(&file).is_ok());
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Cluster {
     _lock: FileLock,
 }
 
-/// What a host can carry out now.
+/// The jobs that a host can carry out now.
 pub(crate) struct Room {
     /// The free places of each runtime.
     pub(crate) places: BTreeMap<String, u32>,
@@ -182,7 +182,7 @@ impl Cluster {
         served.jobs.clone()
     }
 
-    /// What a host needs to carry a plan out that this one accepted.
+    /// The needs of a job with a plan that this host accepted.
     fn needs(&self, member: &MemberKey, plan: &Accepted) -> Needs {
         let card = self.presence.card();
         let reads = plan

@@ -344,9 +344,9 @@ pub(crate) enum AuditFormat {
 /// The facts for which `guild audit` exits with code 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailOn {
-    /// Those for which a host refuses the member.
+    /// The facts for which a host refuses the member.
     Refused,
-    /// Those of a name.
+    /// The facts of a name.
     Name(FactName),
 }
 

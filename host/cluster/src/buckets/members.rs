@@ -37,7 +37,7 @@ pub struct Published {
     pub member: MemberKey,
     /// Its files, by their paths in the member's directory; none if it was withdrawn.
     pub files: BTreeMap<String, Blob>,
-    /// What was approved of it, in the form of the host that published it.
+    /// The approval of the member, in the form of the host that published it.
     pub approvals: Value,
 }
 

@@ -144,7 +144,7 @@ impl Shelves {
     }
 }
 
-/// What a copy has of a note.
+/// The state of a note in a copy.
 #[derive(Clone, Copy)]
 struct Known {
     sequence: u64,
