@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use async_nats::jetstream;
 use guild_fakes::{Gate, Nats, OpenAi, Received, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -19,14 +20,10 @@ fn homes(nats: &Nats) -> [Home; 2] {
 
 /// [`homes`], with this before the table of the cluster in guild.toml.
 fn homes_with(nats: &Nats, settings: &str) -> [Home; 2] {
-    let (servers, monitor) = (nats.urls(), nats.monitors());
     let homes = ["a", "b"].map(|host| {
-        let mut home = Home::new();
-        let cluster = format!("servers = {servers:?}\nmonitor = {monitor:?}\nkey_file = \"acme.key\"\nhost = {host:?}");
-        let file = home.write("guild.toml", format!("{settings}\n[cluster]\nname = \"acme\"\n{cluster}\n"));
+        let home = home(nats, settings, host);
         home.write("docs/moths.md", "# Moths\n\nThe luna moth lives for a week.\n");
         home.researcher("researcher");
-        home.set("GUILD_CONFIG", file.to_str().unwrap());
         home.endless("endless");
         home.quick("quick");
         home
@@ -38,6 +35,16 @@ fn homes_with(nats: &Nats, settings: &str) -> [Home; 2] {
     assert!(made.status.success(), "{}", stderr(&made));
     fs::copy(&key, homes[1].path("acme.key")).unwrap();
     homes
+}
+
+/// The home of a host without members.
+fn home(nats: &Nats, settings: &str, host: &str) -> Home {
+    let (servers, monitor) = (nats.urls(), nats.monitors());
+    let mut home = Home::new();
+    let cluster = format!("servers = {servers:?}\nmonitor = {monitor:?}\nkey_file = \"acme.key\"\nhost = {host:?}");
+    let file = home.write("guild.toml", format!("{settings}\n[cluster]\nname = \"acme\"\n{cluster}\n"));
+    home.set("GUILD_CONFIG", file.to_str().unwrap());
+    home
 }
 
 fn listed(client: &Client, id: &str) -> Option<Value> {
@@ -111,6 +118,19 @@ fn a_host_that_starts_again_knows_all_and_fails_what_its_component_carried_out()
     until_known(&a.at("endless"), &id, "cancelled");
 }
 
+/// Has a host hand its jobs over.
+fn drain(host: &Host) {
+    host.signal("-TERM");
+    let readiness = Endpoint::new(host, "/readyz");
+    wait_for("the host to drain", || (readiness.send("GET", "").status == 503).then_some(()));
+}
+
+/// Stops a host that does not wait for the ends of its jobs' turns.
+fn stop_at_once(host: Host) {
+    drain(&host);
+    host.stop();
+}
+
 #[test]
 fn a_host_that_leaves_hands_its_jobs_over_at_once() {
     let nats = Nats::start(1);
@@ -118,7 +138,7 @@ fn a_host_that_leaves_hands_its_jobs_over_at_once() {
     let [a, b] = serve(&homes);
     let id = a.at("endless").start("goes on");
     until_known(&b.at("endless"), &id, "running");
-    a.stop();
+    stop_at_once(a);
     assert_eq!(b.at("endless").ended(&id)["status"], "failed");
 }
 
@@ -151,7 +171,7 @@ fn a_session_goes_on_at_another_host_from_its_transcript_and_its_notes_are_every
     let [a, b] = serve(&homes);
     let id = a.at("researcher").start("How long does a luna moth live?");
     runtime.block_on(provider.received(2));
-    a.stop();
+    stop_at_once(a);
     gate.open();
     let ended = b.at("researcher").ended(&id);
     assert_eq!(ended["status"], "completed", "{ended}\n{}", b.output());
@@ -163,6 +183,33 @@ fn a_session_goes_on_at_another_host_from_its_transcript_and_its_notes_are_every
     let asked = runtime.block_on(provider.received(5));
     assert!(asked.last().unwrap().body.to_string().contains("It lives for a week."), "{:?}", asked.last());
     assert_eq!(a.at("researcher").status(&id).unwrap(), b.at("researcher").status(&id).unwrap());
+}
+
+#[test]
+fn a_host_that_is_stopped_hands_its_jobs_over_at_the_end_of_their_turns() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 => Reply::call("store_memory", json!({"key": "luna", "content": "It lives for a week."})).behind(&held),
+        1 => submit("by the other host"),
+        _ => Reply::text("Done."),
+    }));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 4));
+    let [a, b] = serve(&homes);
+    let id = a.at("researcher").start("How long does a luna moth live?");
+    runtime.block_on(provider.received(1));
+    drain(&a);
+    let refused = a.at("researcher").dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
+    assert!(refused.message.contains("this host is about to stop"), "{}", refused.message);
+    gate.open();
+    let (status, output) = a.wait();
+    assert!(status.success(), "{output}");
+    let ended = b.at("researcher").ended(&id);
+    assert_eq!(ended["status"], "completed", "{ended}\n{}", b.output());
+    // No turn was asked for twice.
+    let turns: Vec<_> = runtime.block_on(provider.received(3)).iter().map(Received::turn).collect();
+    assert_eq!(turns, [0, 1, 2]);
 }
 
 #[test]
@@ -188,6 +235,70 @@ fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
                 (status["status"] == "completed").then_some(())
             });
         }
+    }
+}
+
+#[test]
+fn a_published_member_is_at_every_host_as_it_was_approved_once() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let [a, b] = serve(&homes);
+    // The machine of the operator, who has the cluster's key and serves nothing.
+    let operator = home(&nats, "", "operator");
+    fs::copy(homes[0].path("acme.key"), operator.path("acme.key")).unwrap();
+    let members = operator.path("members");
+    let run = |arguments: &[&str]| {
+        let done = operator.run(&[&["cluster"], arguments].concat());
+        assert!(done.status.success(), "{}", stderr(&done));
+    };
+    let publish = |member: &str| run(&["publish", member, "--members", members.to_str().unwrap()]);
+    let is_served = |host: &Host| host.members().iter().any(|member| member["member"] == "brief");
+    let ends = |host: &Host, status: &str| {
+        wait_for("the member to be in the roster", || is_served(host).then_some(()));
+        wait_for("the published member to be served", || {
+            let id = host.at("brief").dispatch(json!({"description": "d", "task": "t"})).ok()?;
+            (host.at("brief").ended(&id)["status"] == status).then_some(())
+        });
+    };
+    operator.quick("brief");
+    publish("brief");
+    for host in [&a, &b] {
+        ends(host, "completed");
+    }
+    let runtime = Runtime::new().unwrap();
+    let thief = runtime.block_on(async_nats::connect(nats.urls())).unwrap();
+    let subject = "$KV.guild_members.brief";
+    let first = runtime.block_on(async {
+        let stream = jetstream::new(thief.clone()).get_stream("KV_guild_members").await.unwrap();
+        stream.get_last_raw_message_by_subject(subject).await.unwrap()
+    });
+    // The next version is at both, where the first was put in place.
+    operator.failing("brief");
+    publish("brief");
+    for host in [&a, &b] {
+        ends(host, "failed");
+    }
+    // Who has credentials of NATS cannot bring the first one back.
+    runtime.block_on(thief.publish(subject, first.payload)).unwrap();
+    runtime.block_on(thief.flush()).unwrap();
+    for host in [&a, &b] {
+        wait_for("the host to refuse the repeated publication", || {
+            host.output().contains("a later publication was seen here").then_some(())
+        });
+        ends(host, "failed");
+    }
+    // A member that a host has of its own stays as it is.
+    operator.failing("quick");
+    publish("quick");
+    wait_for("the host to refuse the publication", || {
+        b.output().contains("has other files, which were not published").then_some(())
+    });
+    assert_eq!(b.at("quick").ended(&b.at("quick").start("t"))["status"], "completed");
+    run(&["withdraw", "brief"]);
+    for (host, home) in [(&a, &homes[0]), (&b, &homes[1])] {
+        wait_for("the member to be withdrawn", || (!is_served(host)).then_some(()));
+        assert!(!home.path("members/brief/guest.wasm").exists());
+        assert!(home.path("members/brief/.jobs").exists());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -10,13 +10,14 @@ use async_trait::async_trait;
 use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus, MemberKey};
 use guild_jobs::{Accepted, Birth, Change, Decision, Head, Hold, Ledger, News, Refused, events::JobEvent};
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{runtime::Handle, sync::watch, time::sleep};
 
 use crate::{
     buckets::keys::{CallersKey, Keys},
     error::StoreError,
     link::wait,
     log::{Append, JobName, Logs},
+    presence::Presence,
     record::{Content, Folded, Needs, Record},
     rules::Holder,
     watch::JobSeen,
@@ -39,21 +40,23 @@ pub struct MemberJobs {
     member: MemberKey,
     needs: NeedsOf,
     holds: Holds,
+    presence: Arc<Presence>,
     runtime: Handle,
 }
 
 /// The jobs that this host holds, each with the sequence by which it took the job.
-type Holds = Arc<Mutex<HashMap<JobId, u64>>>;
-
-fn lock(holds: &Holds) -> MutexGuard<'_, HashMap<JobId, u64>> {
-    holds.lock().unwrap_or_else(PoisonError::into_inner)
-}
+type Holds = Arc<watch::Sender<HashMap<JobId, u64>>>;
 
 impl MemberJobs {
     /// The jobs of a member. Appends run on `runtime`, which has more than one thread, since the methods of the ledger
     /// block.
-    pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, runtime: Handle) -> Self {
-        Self { keys: Keys::new(logs.clone()), logs, member, needs, holds: Holds::default(), runtime }
+    pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, presence: Arc<Presence>, runtime: Handle) -> Self {
+        Self { keys: Keys::new(logs.clone()), logs, member, needs, holds: Holds::default(), presence, runtime }
+    }
+
+    /// Waits until this host holds none of the member's jobs.
+    pub async fn released(&self) {
+        let _ = self.holds.subscribe().wait_for(HashMap::is_empty).await;
     }
 
     fn name(&self, job: &JobId) -> JobName {
@@ -64,9 +67,10 @@ impl MemberJobs {
     pub fn hold(&self, job: &JobId, taken: &Folded) -> Arc<dyn Hold> {
         let head = taken.head.clone().unwrap_or_default();
         let writer = Writer::start(self.logs.clone(), self.name(job), taken, head, &self.runtime);
-        let (job, since, holds, runtime) = (job.clone(), taken.tail, self.holds.clone(), self.runtime.clone());
-        lock(&holds).insert(job.clone(), since);
-        Arc::new(HeldJob { writer, job, since, holds, runtime })
+        self.holds.send_modify(|holds| {
+            holds.insert(job.clone(), taken.tail);
+        });
+        Arc::new(HeldJob { writer, name: job.clone(), since: taken.tail, jobs: self.clone() })
     }
 
     /// The news of one of the member's jobs, for [`guild_jobs::JobStore::hear`].
@@ -77,7 +81,7 @@ impl MemberJobs {
     pub fn news(&self, seen: &JobSeen) -> Result<News, StoreError> {
         let is_gone = seen.standing.holder == Holder::Gone;
         let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };
-        let is_older = || lock(&self.holds).get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
+        let is_older = || self.holds.borrow().get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
         Ok(News { head, is_held: seen.standing.holder == Holder::Held(self.logs.own().clone()) || is_older() })
     }
 }
@@ -194,19 +198,18 @@ async fn give_back(logs: Logs, name: JobName) {
 /// A job that this host holds.
 struct HeldJob {
     writer: Writer,
-    job: JobId,
+    name: JobId,
     since: u64,
-    holds: Holds,
-    runtime: Handle,
+    jobs: MemberJobs,
 }
 
 impl Drop for HeldJob {
     fn drop(&mut self) {
-        let mut holds = lock(&self.holds);
-        // The host may have taken the job again.
-        if holds.get(&self.job) == Some(&self.since) {
-            holds.remove(&self.job);
-        }
+        self.jobs.holds.send_if_modified(|holds| {
+            // The host may have taken the job again.
+            let is_last = holds.get(&self.name) == Some(&self.since);
+            is_last && holds.remove(&self.name).is_some()
+        });
     }
 }
 
@@ -241,14 +244,18 @@ impl Hold for HeldJob {
         self.writer.settled(None).await.map_err(refused)
     }
 
+    async fn may_go_on(&self) -> bool {
+        self.jobs.presence.may_go_on().await
+    }
+
     fn end(&self, last: Decision) -> Result<(), Refused> {
-        wait(&self.runtime, self.writer.finish(append(last)?)).map_err(refused)
+        wait(&self.jobs.runtime, self.writer.finish(append(last)?)).map_err(refused)
     }
 
     fn release(&self, why: &str) -> Result<(), Refused> {
         let free = vec![Record::Free { why: why.to_owned() }];
         let last = Append { records: free, head: self.writer.head(), events: Vec::new() };
-        wait(&self.runtime, self.writer.finish(last)).map_err(refused)
+        wait(&self.jobs.runtime, self.writer.finish(last)).map_err(refused)
     }
 }
 

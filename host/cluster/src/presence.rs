@@ -18,7 +18,7 @@ use tokio::{
     runtime::Handle,
     sync::watch,
     task::AbortHandle,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use crate::{
@@ -121,6 +121,8 @@ struct Shared {
     state: Mutex<State>,
     /// The reason that this life is over.
     dead: watch::Sender<Option<String>>,
+    /// Whether the host is about to stop, and gives its jobs back.
+    drains: watch::Sender<bool>,
     /// Changes whenever another host appears, dies or begins a new life.
     changed: watch::Sender<u64>,
 }
@@ -160,8 +162,8 @@ impl Presence {
         runtime: &Handle,
     ) -> Result<Self, StoreError> {
         let state = Mutex::new(State { card, ..State::default() });
-        let (dead, changed) = (watch::channel(None).0, watch::channel(0).0);
-        let shared = Shared { link, key, identity, times, state, dead, changed };
+        let (dead, drains, changed) = (watch::Sender::new(None), watch::Sender::new(false), watch::Sender::new(0));
+        let shared = Shared { link, key, identity, times, state, dead, drains, changed };
         let host = &shared.identity.owner.host;
         let mut last = shared.last(host).await?;
         if let Some((before, Some(entry))) = &last
@@ -197,6 +199,31 @@ impl Presence {
 
     /// Whether this host may begin a request to a model, a call with an effect, or a job (rule 5).
     pub fn may_begin(&self) -> bool {
+        !*self.shared.drains.borrow() && self.is_heard()
+    }
+
+    /// Waits until a job of this host may ask a model for a turn. False once the host is about to stop, and gives its
+    /// jobs back.
+    pub async fn may_go_on(&self) -> bool {
+        let mut drains = self.shared.drains.subscribe();
+        loop {
+            if *drains.borrow_and_update() {
+                return false;
+            }
+            if self.is_heard() {
+                return true;
+            }
+            let _ = timeout(self.shared.times.refresh, drains.changed()).await;
+        }
+    }
+
+    /// Has the jobs of this host given back at the end of their turns, since it is about to stop. It begins nothing more.
+    pub fn drain(&self) {
+        self.shared.drains.send_replace(true);
+    }
+
+    /// Whether this life is not over, and its last refresh was acknowledged a short time ago.
+    fn is_heard(&self) -> bool {
         self.shared.dead.borrow().is_none()
             && may_begin(now().saturating_sub(self.shared.state().sent), &self.shared.times)
     }

@@ -19,7 +19,6 @@ use guild_cluster::{
 use guild_contract::{Limits, manifest::Scope};
 use guild_fs::clock::SystemClock;
 use guild_jobs::{MemoryStore, memory::shelf::NoteFiles};
-use serde_json::json;
 use tokio::{runtime::Handle, task::spawn_blocking};
 
 #[tokio::test]
@@ -62,7 +61,7 @@ async fn a_member_is_published_once_for_all_hosts_and_without_the_seal_for_none(
         ("guild-member.json".to_owned(), Bytes::from_static(b"{}")),
         ("parts/component.wasm".to_owned(), Bytes::from(vec![7; 700_000])),
     ]);
-    let published = members.publish(&member, files, json!({"approved": true})).await.unwrap();
+    let published = members.publish(&member, files).await.unwrap();
     let other = Members::new(connect(&nats, "b").await, key());
     let mut follow = other.follow();
     assert_eq!(follow.next().await, Some(Change::Published(published.clone())));
@@ -71,10 +70,11 @@ async fn a_member_is_published_once_for_all_hosts_and_without_the_seal_for_none(
     other.fetch(&published, &directory).await.unwrap();
     assert_eq!(directory.read("parts/component.wasm").unwrap(), vec![7; 700_000]);
     // Somebody with NATS credentials, but without the cluster's key.
-    Members::new(link, Key::new([8; 32])).publish(&member, BTreeMap::new(), json!(null)).await.unwrap();
+    Members::new(link, Key::new([8; 32])).publish(&member, BTreeMap::new()).await.unwrap();
     assert_eq!(follow.next().await, Some(Change::Unsealed("tools/text.kit".to_owned())));
-    members.withdraw(&member).await.unwrap();
-    assert_eq!(follow.next().await, Some(Change::Withdrawn(member)));
+    let withdrawn = members.withdraw(&member).await.unwrap();
+    assert!(withdrawn.is_withdrawn() && withdrawn.edition > published.edition);
+    assert_eq!(follow.next().await, Some(Change::Published(withdrawn)));
 }
 
 /// The memory of a member at one host.

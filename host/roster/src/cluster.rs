@@ -1,14 +1,17 @@
 //! Makes a host one of a cluster: it hears of the jobs of all hosts, and takes those that wait or whose host is dead.
 
+pub(crate) mod published;
+
 use std::{
     collections::BTreeMap,
     fs, io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use cap_std::fs::Dir;
+use futures::future::join_all;
 use guild_cluster::{
     buckets::memory::Memory,
     claims::{Queue, take_next},
@@ -21,7 +24,7 @@ use guild_cluster::{
     seal::Key,
     watch::{JobSeen, Jobs},
 };
-use guild_config::{ClusterOptions, Config};
+use guild_config::{CLUSTER_KEY_BYTES, ClusterOptions, Config};
 use guild_contract::{EventDetail, MemberKey, manifest::FILE_TOOLS, rpc::RpcError};
 use guild_fs::{
     durable::{Survives, open_dir, open_directory, read_whole, replace},
@@ -37,7 +40,7 @@ use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
     task::{block_in_place, spawn_blocking},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use crate::events::Hub;
@@ -46,18 +49,21 @@ use crate::events::Hub;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval at which a host looks for jobs to take, if nothing wakes it.
 const LOOK: Duration = Duration::from_secs(1);
+/// The time for which a host that stops waits for the ends of its sessions' turns.
+const DRAIN: Duration = Duration::from_secs(60);
+/// The answer of a host that begins nothing.
+const CUT_OFF: &str =
+    "this host is about to stop, or does not reach the cluster's store; ask another host, or again later";
 /// The directory of a member with the host's copy of its notes. Those in `memory/` are of the time before the cluster.
 const NOTES: &str = ".memory";
-/// Bytes of the cluster's key.
-const KEY_BYTES: usize = 32;
 
 /// The host's place in its cluster.
 pub(crate) struct Cluster {
     name: String,
-    key: [u8; KEY_BYTES],
+    key: [u8; CLUSTER_KEY_BYTES],
     link: Link,
     logs: Logs,
-    presence: Presence,
+    presence: Arc<Presence>,
     queue: Queue,
     memory: Memory,
     /// The beginning of the ids of events, which is the same at each host.
@@ -69,6 +75,8 @@ pub(crate) struct Cluster {
     waiting: Notify,
     /// Whether the jobs that there were at the start are known.
     caught_up: watch::Sender<bool>,
+    /// The host's own directory beside `guild.toml`.
+    directory: PathBuf,
     /// Held as long as this life of the host, so that no other process is a host of the same name and directory.
     _lock: FileLock,
 }
@@ -95,8 +103,8 @@ impl Cluster {
     /// Returns a sentence that says what to do when the servers cannot be reached or do not keep what they acknowledge,
     /// when a stream is missing or has another shape, and when a host of the same name is alive.
     pub(crate) async fn join(options: &ClusterOptions, config: &Config, url: String) -> Result<Arc<Self>, String> {
-        let key = read_key(options)?;
-        let (lock, directory) = own_directory(config.directory.as_deref(), &options.host)?;
+        let key = options.read_key()?;
+        let (lock, path, directory) = own_directory(config.directory.as_deref(), &options.host)?;
         let texts = |urls: &[url::Url]| urls.iter().map(|url| url.as_str().to_owned()).collect::<Vec<_>>();
         Link::check_servers(&texts(&options.monitor)).await.map_err(|e| e.to_string())?;
         let servers = Options {
@@ -115,7 +123,7 @@ impl Cluster {
         let card = Card { url, version, roots: roots(config), ..Card::default() };
         let (identity, runtime) = (Identity { owner, directory }, Handle::current());
         let joined = Presence::join(link.clone(), Key::new(key), identity, card, Times::default(), &runtime);
-        let presence = joined.await.map_err(|e| e.to_string())?;
+        let presence = Arc::new(joined.await.map_err(|e| e.to_string())?);
         let memory = Memory::start(link.clone(), &options.host, runtime);
         tracing::info!("the host {} is in the cluster {}", options.host, options.name);
         Ok(Arc::new(Self {
@@ -131,6 +139,7 @@ impl Cluster {
             added: Notify::new(),
             waiting: Notify::new(),
             caught_up: watch::Sender::new(false),
+            directory: path,
             _lock: lock,
         }))
     }
@@ -164,8 +173,11 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Returns an error when the store does not answer.
+    /// Returns an error when this host may begin nothing now, or the store does not answer.
     pub(crate) async fn notes_of_now(&self) -> Result<(), RpcError> {
+        if !self.may_begin() {
+            return Err(RpcError::busy(CUT_OFF));
+        }
         self.memory.barrier().await.map_err(|e| RpcError::busy(e.to_string()))
     }
 
@@ -176,7 +188,8 @@ impl Cluster {
             let (this, key) = (Arc::downgrade(self), member.clone());
             let needs =
                 move |plan: &Accepted| this.upgrade().map_or_else(Needs::default, |this| this.needs(&key, plan));
-            let jobs = MemberJobs::new(self.logs.clone(), member.clone(), Arc::new(needs), Handle::current());
+            let (logs, presence) = (self.logs.clone(), self.presence.clone());
+            let jobs = MemberJobs::new(logs, member.clone(), Arc::new(needs), presence, Handle::current());
             ServedMember { jobs, store: Weak::new() }
         });
         served.jobs.clone()
@@ -223,6 +236,19 @@ impl Cluster {
     /// Whether this host may begin something: the others hear of it.
     pub(crate) fn may_begin(&self) -> bool {
         self.presence.may_begin()
+    }
+
+    /// Gives the jobs of this host back at the end of their turns, and waits until it has none, for a limited time.
+    pub(crate) async fn drain(&self) {
+        self.presence.drain();
+        let jobs: Vec<_> = self.members().values().map(|member| member.jobs.clone()).collect();
+        let released = join_all(jobs.iter().map(MemberJobs::released));
+        if timeout(DRAIN, released).await.is_err() {
+            let seconds = DRAIN.as_secs();
+            tracing::warn!(
+                "some jobs did not reach the end of a turn within {seconds} s; others go on with their last"
+            );
+        }
     }
 
     /// Leaves the cluster: others take the jobs that this host still holds.
@@ -289,6 +315,10 @@ impl Cluster {
         loop {
             let Room { places, members } = room();
             self.presence.tell(|card| (card.places, card.members) = (places, members));
+            if !self.may_begin() {
+                sleep(LOOK).await;
+                continue;
+            }
             match take_next(&self.queue, &self.logs, &self.presence).await {
                 Ok(Some((name, job))) => {
                     self.adopt(name, job).await;
@@ -342,21 +372,6 @@ fn roots(config: &Config) -> Vec<String> {
     config.roots.iter().filter_map(name).collect()
 }
 
-/// The cluster's key: 64 hexadecimal digits.
-fn read_key(options: &ClusterOptions) -> Result<[u8; KEY_BYTES], String> {
-    let secret = options.key.read().map_err(|why| format!("[cluster]: {why}"))?;
-    let digits = secret.expose().as_bytes();
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    bytes.filter(|_| digits.len() == 2 * KEY_BYTES).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
-        format!(
-            "[cluster]: the key in {} is not of {} hexadecimal digits; copy it from another host",
-            options.key,
-            2 * KEY_BYTES
-        )
-    })
-}
-
 /// The directory of a host beside `guild.toml`; the host's name follows.
 const DIRECTORY: &str = "guild.cluster";
 /// The file in it that is locked.
@@ -364,9 +379,9 @@ const LOCK: &str = "lock";
 /// The file in it with its id.
 const ID: &str = "id";
 
-/// The lock of the host's own directory, and the directory's id: whoever has the lock knows that earlier hosts with it
+/// The lock of the host's own directory, the directory, and its id: whoever has the lock knows that earlier hosts with it
 /// have ended.
-fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, String), String> {
+fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, PathBuf, String), String> {
     let directory = directory.ok_or("[cluster]: there is no configuration directory; name a guild.toml")?;
     let own = directory.join(DIRECTORY).join(host);
     let failed = |e: io::Error| format!("[cluster]: {}: {e}", own.display());
@@ -380,9 +395,9 @@ fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, Stri
     })?;
     let id = read_whole(&dir, ID, 256).map_err(failed)?.map(|(id, _)| String::from_utf8_lossy(&id).trim().to_owned());
     if let Some(id) = id.filter(|id| !id.is_empty()) {
-        return Ok((lock, id));
+        return Ok((lock, own, id));
     }
     let id = Owner::new(host).incarnation;
     replace(&dir, ID, format!("{id}\n").as_bytes(), Survives::PowerCut).map_err(failed)?;
-    Ok((lock, id))
+    Ok((lock, own, id))
 }

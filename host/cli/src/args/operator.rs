@@ -8,7 +8,7 @@ use clap::{
 };
 use clap_complete::ArgValueCompleter;
 use guild_auth::tokens::Role;
-use guild_contract::capability::grants::Pattern;
+use guild_contract::{MemberKey, capability::grants::Pattern};
 use jiff::Timestamp;
 
 use super::SessionArgs;
@@ -316,6 +316,42 @@ fn usd(text: &str) -> Result<f64, String> {
 pub(crate) enum Cluster {
     /// Make the streams of a cluster at its NATS servers, and the cluster's key
     Init(ClusterInit),
+    /// Publish a member, which every host of the cluster has then
+    Publish(ClusterPublish),
+    /// Withdraw a published member from every host of the cluster
+    Withdraw(ClusterWithdraw),
+}
+
+/// `guild cluster publish`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild cluster publish researcher
+  guild cluster publish ./researcher --credentials admin.creds
+
+It needs a guild.toml with [cluster], and a member that is trusted there: `guild approve` shows it and asks. The hosts \
+trust what is published, since it is sealed with the cluster's key. A host replaces the files of an earlier \
+publication, and no others; jobs and memories stay.")]
+pub(crate) struct ClusterPublish {
+    /// The member's key in the directory of members, or its directory
+    pub(crate) member: String,
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+    /// The administrator's credentials at NATS, in place of those in guild.toml
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
+}
+
+/// `guild cluster withdraw`.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterWithdraw {
+    /// The member's key
+    pub(crate) member: MemberKey,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// The administrator's credentials at NATS, in place of those in guild.toml
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
 }
 
 /// `guild cluster init`.

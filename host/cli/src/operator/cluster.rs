@@ -1,5 +1,7 @@
 //! `guild cluster`: sets a cluster of hosts up.
 
+mod publish;
+
 use std::path::Path;
 
 use guild_cluster::{
@@ -24,6 +26,8 @@ const GIB: i64 = 1024 * 1024 * 1024;
 pub(crate) async fn cluster(args: Cluster) -> Result<(), Failure> {
     match args {
         Cluster::Init(args) => init(args).await,
+        Cluster::Publish(args) => publish::publish(args).await,
+        Cluster::Withdraw(args) => publish::withdraw(args).await,
     }
 }
 

@@ -193,7 +193,7 @@ impl Host {
         }
         let context = RwLock::new(Arc::new(context));
         let opener = Arc::new(Opener { context, base, single: one.is_some(), loader, roster: roster.clone() });
-        let (mut opened, mut single) = (Vec::new(), None);
+        let (mut opened, mut single, mut published) = (Vec::new(), None, None);
         if let Some(found) = one {
             let (path, looked) = (found.key.to_string(), Ok(found.mark.clone()));
             let Some((member, load)) = opener.open(found, None).await? else {
@@ -206,6 +206,11 @@ impl Host {
         }
         if let Target::Members(path) = &target {
             let unreadable = |source| OpenError::Members { path: path.clone(), source };
+            if let Some(cluster) = &cluster {
+                let mut members = cluster.published(path).map_err(unreadable)?;
+                members.catch_up(&config, &opener.context().approval).await;
+                published = Some(members);
+            }
             let dir = open_directory(path).map_err(unreadable)?;
             let found = discovery::discover(&dir).map_err(unreadable)?;
             opened = join_all(found.into_iter().map(|found| opener.open_found(found, None))).await;
@@ -239,6 +244,13 @@ impl Host {
             let reconciler = Reconciler::new(opener.clone(), members, opened, received);
             reconciling.spawn(reconciler.run());
             reconciling.spawn(upkeep::run(opener.clone()));
+        }
+        if let Some(published) = published {
+            let opener = opener.clone();
+            reconciling.spawn(published.follow(move || {
+                let context = opener.context();
+                (context.config.clone(), context.approval.clone())
+            }));
         }
         if let Some(cluster) = &cluster {
             reconciling.spawn(cluster.clone().follow(events.clone()));
@@ -277,6 +289,14 @@ impl Host {
         match &self.opener.context().cluster {
             Some(cluster) => cluster.died().await,
             None => std::future::pending().await,
+        }
+    }
+
+    /// Hands the jobs of this host over to others of its cluster at the ends of their turns, which takes a minute at most.
+    /// A host without a cluster has nobody to hand them to.
+    pub async fn drain(&self) {
+        if let Some(cluster) = &self.opener.context().cluster {
+            cluster.drain().await;
         }
     }
 

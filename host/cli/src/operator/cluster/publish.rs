@@ -1,0 +1,77 @@
+//! `guild cluster publish` and `guild cluster withdraw`: gives a member to all hosts of the cluster, and takes it back.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use bytes::Bytes;
+use guild_cluster::{
+    buckets::members::Members,
+    error::StoreError,
+    link::{Link, Options},
+    seal::Key,
+};
+use guild_config::{ClusterOptions, Config};
+use guild_registry::MemberFiles;
+use guild_roster::discovery::granted::Granted;
+use guild_trust::Approval;
+
+use crate::{
+    args::operator::{ClusterPublish, ClusterWithdraw},
+    failure::Failure,
+    local,
+    output::tell,
+};
+
+/// The name of these commands at the NATS servers.
+const CLIENT: &str = "guild-cluster-publish";
+
+/// `guild cluster publish`.
+pub(super) async fn publish(args: ClusterPublish) -> Result<(), Failure> {
+    let config = local::config(&args.local.policy)?;
+    let directory = local::member_directory(&args.member, &args.local, &config)?;
+    let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
+    let key = found.key.clone();
+    let files = MemberFiles::read(&found.dir, &config.limits).map_err(|e| Failure::error(format!("{key}: {e}")))?;
+    let none = || Failure::error(format!("{key} has no `component`"));
+    let spec = found.manifest.component.as_ref().ok_or_else(none)?;
+    let approval = Approval::new(&config);
+    let max = Granted::of(&found, spec, &config, &approval).map_err(Failure::error)?.limits.limits.component_bytes;
+    let (_, standing) = approval.look(&key, &found.dir, spec, max)?;
+    approval.check(&standing)?;
+    let named = |(_, name, bytes): (_, String, &[u8])| (name, Bytes::copy_from_slice(bytes));
+    let files: BTreeMap<String, Bytes> = files.files().map(named).collect();
+    let (count, bytes) = (files.len(), files.values().map(Bytes::len).sum::<usize>());
+    let members = members(&config, args.credentials).await?;
+    members.publish(&key, files).await.map_err(failed)?;
+    tell(format_args!("published {key}: {count} files, {bytes} bytes; each host puts it in place now"));
+    Ok(())
+}
+
+/// `guild cluster withdraw`.
+pub(super) async fn withdraw(args: ClusterWithdraw) -> Result<(), Failure> {
+    let config = local::config(&args.policy)?;
+    let members = members(&config, args.credentials).await?;
+    members.withdraw(&args.member).await.map_err(failed)?;
+    tell(format_args!("withdrew {}: each host removes the files that were published", args.member));
+    Ok(())
+}
+
+fn failed(error: StoreError) -> Failure {
+    Failure::error(error.to_string())
+}
+
+/// The published members of the cluster of a configuration.
+async fn members(config: &Config, credentials: Option<PathBuf>) -> Result<Members, Failure> {
+    let cluster = config.cluster.as_ref();
+    let cluster =
+        cluster.ok_or_else(|| Failure::error("guild.toml has no [cluster], whose hosts would have the member"))?;
+    let ClusterOptions { servers, credentials: own, ca, .. } = cluster;
+    let key = cluster.read_key().map_err(Failure::error)?;
+    let options = Options {
+        servers: servers.iter().map(|url| url.as_str().to_owned()).collect(),
+        host: CLIENT.to_owned(),
+        credentials: credentials.or_else(|| own.clone()),
+        authority: ca.clone(),
+    };
+    let link = Link::connect(&options).await.map_err(failed)?;
+    Ok(Members::new(link, Key::new(key)))
+}
