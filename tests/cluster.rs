@@ -7,6 +7,7 @@ use guild_fakes::{Gate, Nats, OpenAi, Received, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::commissions::Hall;
 use crate::support::{
     host::{Client, Home, Host, wait_for},
     mcp::Endpoint,
@@ -28,21 +29,31 @@ fn homes_with(nats: &Nats, settings: &str) -> [Home; 2] {
         home.quick("quick");
         home
     });
-    let key = homes[0].path("acme.key");
-    let servers = nats.urls().join(",");
-    let init = ["cluster", "init", "--servers", &servers, "--replicas", "1", "--log-gib", "1", "--blob-gib", "1"];
-    let made = homes[0].run(&[&init[..], &["--key", key.to_str().unwrap()]].concat());
-    assert!(made.status.success(), "{}", stderr(&made));
-    fs::copy(&key, homes[1].path("acme.key")).unwrap();
+    init(nats, &homes[0], "acme.key");
+    fs::copy(homes[0].path("acme.key"), homes[1].path("acme.key")).unwrap();
     homes
+}
+
+/// Makes the streams, and the cluster's key in a home.
+fn init(nats: &Nats, home: &Home, key: &str) {
+    let (servers, key) = (nats.urls().join(","), home.path(key));
+    let init = ["cluster", "init", "--servers", &servers, "--replicas", "1", "--log-gib", "1", "--blob-gib", "1"];
+    let made = home.run(&[&init[..], &["--key", key.to_str().unwrap()]].concat());
+    assert!(made.status.success(), "{}", stderr(&made));
+}
+
+/// The table of a host of the cluster.
+fn table(nats: &Nats, host: &str) -> String {
+    let (servers, monitor) = (nats.urls(), nats.monitors());
+    format!(
+        "[cluster]\nname = \"acme\"\nservers = {servers:?}\nmonitor = {monitor:?}\nkey_file = \"acme.key\"\nhost = {host:?}\n"
+    )
 }
 
 /// The home of a host without members.
 fn home(nats: &Nats, settings: &str, host: &str) -> Home {
-    let (servers, monitor) = (nats.urls(), nats.monitors());
     let mut home = Home::new();
-    let cluster = format!("servers = {servers:?}\nmonitor = {monitor:?}\nkey_file = \"acme.key\"\nhost = {host:?}");
-    let file = home.write("guild.toml", format!("{settings}\n[cluster]\nname = \"acme\"\n{cluster}\n"));
+    let file = home.write("guild.toml", format!("{settings}\n{}", table(nats, host)));
     home.set("GUILD_CONFIG", file.to_str().unwrap());
     home
 }
@@ -300,6 +311,54 @@ fn a_published_member_is_at_every_host_as_it_was_approved_once() {
         assert!(!home.path("members/brief/guest.wasm").exists());
         assert!(home.path("members/brief/.jobs").exists());
     }
+}
+
+#[test]
+fn the_hall_of_one_host_is_served_by_all_and_its_attempts_wait_for_it() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 if request.number == 0 => submit("never").behind(&held),
+        0 => Reply::call("submit_result", json!({"summary": "A week."})),
+        _ => Reply::text("Done."),
+    }));
+    let hall = Hall::with_researcher(&provider);
+    hall.configure(&table(&nats, "a"));
+    init(&nats, &hall.home, "config/guild/acme.key");
+    let other = home(&nats, "", "b");
+    fs::copy(hall.home.path("config/guild/acme.key"), other.path("acme.key")).unwrap();
+    other.quick("quick");
+    let (a, b) = (hall.serve(), other.serve_roster(&[]));
+    let ask = |method: &str, path: &str, body: &str| {
+        Endpoint::new(&b, &format!("/hall{path}")).with("Content-Type", "application/json").send(method, body)
+    };
+    wait_for("the other host to know the hall", || {
+        (ask("GET", "/system/runtime/daemon/health", "").status == 200).then_some(())
+    });
+    let create = json!({"projectName": "demo", "workerName": "researcher", "title": "Moths", "prompt": "How long?"});
+    let created = ask("POST", "/commission/request/commission/create", &create.to_string());
+    assert_eq!(created.status, 201);
+    let id: Value = serde_json::from_str(&created.text()).unwrap();
+    let dispatch = json!({"commissionId": id["commissionId"]}).to_string();
+    assert_eq!(ask("POST", "/commission/run/dispatch", &dispatch).status, 202);
+    runtime.block_on(provider.received(1));
+    // A second hall is refused, in another home too.
+    let third = home(&nats, "", "c");
+    fs::copy(other.path("acme.key"), third.path("acme.key")).unwrap();
+    fs::create_dir(third.path("hall")).unwrap();
+    let refused = third.run(&["serve", "--port", "0", "--hall", third.path("hall").to_str().unwrap()]);
+    assert!(stderr(&refused).contains("the host a serves the hall of this cluster"), "{}", stderr(&refused));
+    a.kill();
+    let away = ask("GET", "/system/runtime/daemon/health", "");
+    assert_eq!(away.status, 503);
+    let why = away.text();
+    assert!(why.contains("attempts and meetings wait for it"), "{why}");
+    let a = hall.serve();
+    gate.open();
+    let id = id["commissionId"].as_str().unwrap();
+    let read = hall.until("demo", id, "completed");
+    assert!(read["commission"].to_string().contains("A week."), "{read}\n{}", a.output());
 }
 
 #[test]

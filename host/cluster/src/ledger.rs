@@ -29,8 +29,8 @@ const DOUBT: Duration = Duration::from_secs(10 * 60);
 /// The interval between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells what a host needs to carry a plan out.
-pub type NeedsOf = Arc<dyn Fn(&Accepted) -> Needs + Send + Sync>;
+/// Tells what a host needs to carry a job with this plan out.
+pub type NeedsOf = Arc<dyn Fn(&JobId, &Accepted) -> Needs + Send + Sync>;
 
 /// The jobs of one member, which all hosts of the cluster serve. It is cheap to clone.
 #[derive(Clone)]
@@ -136,7 +136,7 @@ impl Ledger for MemberJobs {
             Change::Remove(_) => None,
         });
         let append = Append { records: Vec::new(), head: json(&birth.head)?, events: vec![json(&birth.event)?] };
-        let begun = self.logs.begin(&name, (self.needs)(birth.plan), files.collect(), true, append);
+        let begun = self.logs.begin(&name, (self.needs)(birth.job, birth.plan), files.collect(), true, append);
         match wait(&self.runtime, begun) {
             Ok(Some(born)) => Ok(self.hold(birth.job, &born)),
             Ok(None) => Err(Refused::Lost),

@@ -32,6 +32,10 @@ use crate::{
 
 /// The kind of a card's seal.
 const KIND: &str = "host";
+/// The kind of the seal of the hall's claim.
+const HALL_KIND: &str = "hall";
+/// The place of the hall's claim, which is no name of a host.
+const HALL: &str = "_hall";
 /// The subjects of all cards.
 const ALL: &str = "$KV.guild_hosts.>";
 
@@ -280,6 +284,36 @@ impl Presence {
         match dead.wait_for(Option::is_some).await {
             Ok(why) => why.clone().unwrap_or_default(),
             Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Claims the hall, which one host of the cluster serves.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::HallServed`] when another host serves it, and an error when the store cannot be reached.
+    pub async fn claim_hall(&self) -> Result<(), StoreError> {
+        let Shared { link, key, identity, times, .. } = &*self.shared;
+        let own = &identity.owner;
+        let invalid = |e: serde_json::Error| StoreError::Invalid { subject: subject(HALL), reason: e.to_string() };
+        loop {
+            let last = link.last(HOSTS, &subject(HALL)).await?;
+            let before: Option<Owner> = last.as_ref().and_then(|last| open(key, HALL_KIND, HALL, &last.payload));
+            if let Some(before) = before.filter(|before| before != own && !self.is_over(before)) {
+                return Err(StoreError::HallServed(before.host));
+            }
+            let write = Write {
+                stream: HOSTS,
+                subject: subject(HALL),
+                expected: last.map_or(0, |last| last.sequence),
+                id: format!("{}#{}.hall", own.host, own.incarnation),
+                headers: HeaderMap::new(),
+                payload: close(key, HALL_KIND, HALL, own).map_err(invalid)?,
+            };
+            if let Written::Stored { .. } = link.write(&write, times.stop).await? {
+                self.tell(|card| card.hall = true);
+                return Ok(());
+            }
         }
     }
 

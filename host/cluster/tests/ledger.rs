@@ -76,7 +76,7 @@ impl Host {
     }
 
     fn with(runtime: &Arc<Runtime>, logs: Logs, link: Link) -> Self {
-        let needs = Arc::new(|plan: &guild_jobs::Accepted| Needs::of(&plan.agent));
+        let needs = Arc::new(|_: &JobId, plan: &guild_jobs::Accepted| Needs::of(&plan.agent));
         let presence = Arc::new(runtime.block_on(join(&link, &logs, 0)));
         let jobs = MemberJobs::new(logs.clone(), named("any").member, needs, presence, runtime.handle().clone());
         let member = Member::new();

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -18,18 +18,19 @@ use guild_cluster::{
     ledger::MemberJobs,
     link::{Link, Options},
     log::{JobName, Logs},
-    presence::{Card, Identity, Presence},
+    presence::{Card, HostSeen, Identity, Presence},
     record::{Folded, Needs, Owner},
     rules::{Holder, Times},
     seal::Key,
     watch::{JobSeen, Jobs},
 };
 use guild_config::{CLUSTER_KEY_BYTES, ClusterOptions, Config};
-use guild_contract::{EventDetail, MemberKey, manifest::FILE_TOOLS, rpc::RpcError};
+use guild_contract::{EventDetail, JobId, MemberKey, capability::MANAGER, manifest::FILE_TOOLS, rpc::RpcError};
 use guild_fs::{
     durable::{Survives, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
+use guild_hall::Hall;
 use guild_jobs::{
     Accepted, JobStore, Ledger,
     memory::shelf::{NoteFiles, Shelf},
@@ -77,6 +78,8 @@ pub(crate) struct Cluster {
     caught_up: watch::Sender<bool>,
     /// The host's own directory beside `guild.toml`.
     directory: PathBuf,
+    /// The hall that this host serves.
+    hall: OnceLock<Arc<Hall>>,
     /// Held as long as this life of the host, so that no other process is a host of the same name and directory.
     _lock: FileLock,
 }
@@ -140,6 +143,7 @@ impl Cluster {
             waiting: Notify::new(),
             caught_up: watch::Sender::new(false),
             directory: path,
+            hall: OnceLock::new(),
             _lock: lock,
         }))
     }
@@ -186,8 +190,9 @@ impl Cluster {
         let mut members = self.members();
         let served = members.entry(member.clone()).or_insert_with(|| {
             let (this, key) = (Arc::downgrade(self), member.clone());
-            let needs =
-                move |plan: &Accepted| this.upgrade().map_or_else(Needs::default, |this| this.needs(&key, plan));
+            let needs = move |job: &JobId, plan: &Accepted| {
+                this.upgrade().map_or_else(Needs::default, |this| this.needs(&key, job, plan))
+            };
             let (logs, presence) = (self.logs.clone(), self.presence.clone());
             let jobs = MemberJobs::new(logs, member.clone(), Arc::new(needs), presence, Handle::current());
             ServedMember { jobs, store: Weak::new() }
@@ -196,8 +201,9 @@ impl Cluster {
     }
 
     /// The needs of a job with a plan that this host accepted.
-    fn needs(&self, member: &MemberKey, plan: &Accepted) -> Needs {
+    fn needs(&self, member: &MemberKey, job: &JobId, plan: &Accepted) -> Needs {
         let card = self.presence.card();
+        let is_of = |hall: &Arc<Hall>| plan.grants.holds(&MANAGER) || hall.attempt_of(job.as_str()).is_some();
         let reads = plan
             .plan
             .session()
@@ -205,7 +211,7 @@ impl Cluster {
         Needs {
             runtime: plan.agent.clone(),
             roots: if reads { card.roots } else { Vec::new() },
-            hall: false,
+            hall: self.hall.get().is_some_and(is_of),
             member: card.members.get(member.as_str()).cloned().unwrap_or_default(),
         }
     }
@@ -231,6 +237,22 @@ impl Cluster {
     /// Waits until another host has declared this one dead, and tells why. Its jobs are others' then.
     pub(crate) async fn died(&self) -> String {
         self.presence.died().await
+    }
+
+    /// Claims the hall of the cluster for this host.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that names the host that serves it, or why the store does not answer.
+    pub(crate) async fn serve_hall(&self, hall: &Arc<Hall>) -> Result<(), String> {
+        self.presence.claim_hall().await.map_err(|e| e.to_string())?;
+        let _ = self.hall.set(hall.clone());
+        Ok(())
+    }
+
+    /// The host that serves the hall, if it is another one, with its address.
+    pub(crate) fn hall_elsewhere(&self) -> Option<HostSeen> {
+        self.presence.others().into_iter().find(|host| host.card.hall && host.dead_by.is_none())
     }
 
     /// Whether this host may begin something: the others hear of it.
@@ -281,13 +303,13 @@ impl Cluster {
             block_in_place(|| self.hear(&seen));
             // After a new beginning, the events of before are known.
             if is_caught_up && seen.sequence > last {
-                let told = seen.job_events();
-                for event in told.iter().filter(|_| seen.writer == *self.logs.own()) {
+                let (told, is_own) = (seen.job_events(), seen.writer == *self.logs.own());
+                for event in told.iter().filter(|_| is_own) {
                     if let EventDetail::JobEnded { status, .. } = &event.detail {
                         record::job_ended(&seen.name.member, *status);
                     }
                 }
-                events.hear(&seen.name.member, seen.sequence, told);
+                events.hear(&seen.name.member, seen.sequence, told, is_own);
             }
             last = last.max(seen.sequence);
         }

@@ -50,8 +50,6 @@ use crate::{
     tools::named_toolboxes::{Others, Toolboxes},
 };
 
-/// The error of a hall in a cluster.
-const NO_HALL: &str = "a host in a cluster serves no hall; start it without --hall, or guild.toml without [cluster]";
 /// How long the start of a single job waits for the check of the read roots.
 const LOOKING: Duration = Duration::from_secs(5);
 
@@ -126,15 +124,18 @@ impl Host {
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
         let cluster = match (&config.cluster, &ingress) {
-            (Some(_), Some(_)) if hall.is_some() => {
-                return Err(OpenError::Cluster(NO_HALL.to_owned()));
-            }
             (Some(options), Some(ingress)) => {
                 Some(Cluster::join(options, &config, ingress.url()).await.map_err(OpenError::Cluster)?)
             }
             // A task without a server is this machine's alone.
             _ => None,
         };
+        if let (Some(cluster), Some(hall)) = (&cluster, &hall)
+            && let Err(why) = cluster.serve_hall(hall).await
+        {
+            cluster.leave().await;
+            return Err(OpenError::Cluster(why));
+        }
         let mut seals =
             cluster.as_ref().map_or_else(|| Seals::new(config.directory.clone()), |cluster| cluster.seals());
         if let Some(home) = hall.as_ref().map(|hall| hall.home()) {
@@ -298,6 +299,21 @@ impl Host {
         if let Some(cluster) = &self.opener.context().cluster {
             cluster.drain().await;
         }
+    }
+
+    /// The name and the address of the host that serves the hall of the cluster; `None` on that host, and on one without a
+    /// cluster.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence when no host serves the hall.
+    pub fn hall_elsewhere(&self) -> Option<Result<(String, String), String>> {
+        let context = self.opener.context();
+        let cluster = context.cluster.as_ref().filter(|_| self.hall.is_none())?;
+        let found = cluster.hall_elsewhere().map(|host| (host.owner.host, host.card.url));
+        Some(found.ok_or_else(|| {
+            "no host of the cluster serves the hall now; attempts and meetings wait for a host with --hall".to_owned()
+        }))
     }
 
     /// Whether the host may begin something: always, unless it is cut off from its cluster.
