@@ -362,6 +362,50 @@ fn the_hall_of_one_host_is_served_by_all_and_its_attempts_wait_for_it() {
 }
 
 #[test]
+fn a_backup_of_a_cluster_is_served_by_a_host_alone_and_goes_into_another_cluster() {
+    let nats = Nats::start(1);
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|request: &Received| match request.turn() {
+        0 => Reply::call("store_memory", json!({"key": "luna", "content": "It lives for a week."})),
+        1 => submit("a week"),
+        _ => Reply::text("Done."),
+    }));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 4));
+    let [a, b] = serve(&homes);
+    let id = a.at("researcher").start("How long does a luna moth live?");
+    assert_eq!(a.at("researcher").ended(&id)["status"], "completed");
+    let (status, result) = (a.at("researcher").status(&id).unwrap(), a.at("researcher").result(&id).unwrap());
+    // The backup is made at the other host, which has carried nothing out.
+    let file = homes[1].path("backup.tar.gz");
+    let members = homes[1].path("members");
+    let made = homes[1].run(&["backup", file.to_str().unwrap(), "--members", members.to_str().unwrap()]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    a.stop();
+    b.stop();
+    let alone = Home::new();
+    let restored = alone.run(&["restore", file.to_str().unwrap(), alone.path("restored").to_str().unwrap()]);
+    assert!(stderr(&restored).contains("guild cluster import"), "{}", stderr(&restored));
+    let members = alone.path("members");
+    fs::rename(alone.path("restored/members"), &members).unwrap();
+    let note = fs::read_to_string(members.join("researcher/memory/luna.md")).unwrap();
+    assert!(note.contains("It lives for a week."), "{note}");
+    let host = alone.serve_roster(&[]);
+    assert_eq!(host.at("researcher").status(&id).unwrap(), status);
+    assert_eq!(host.at("researcher").result(&id).unwrap(), result);
+    host.stop();
+    // Another cluster, whose hosts have members and no jobs.
+    let other = Nats::start(1);
+    let homes = homes_with(&other, &with_model(&provider.url(), 4));
+    let import = || homes[0].run(&["cluster", "import", "--members", members.to_str().unwrap()]);
+    assert!(stderr(&import()).contains("researcher: 1 jobs and 1 notes"), "{}", stderr(&import()));
+    assert!(stderr(&import()).contains("researcher: 0 jobs and 0 notes"));
+    let [_, b] = serve(&homes);
+    wait_for("the job to be known", || b.at("researcher").status(&id).ok());
+    assert_eq!(b.at("researcher").status(&id).unwrap(), status);
+    assert_eq!(b.at("researcher").result(&id).unwrap(), result);
+}
+
+#[test]
 fn what_is_wrong_with_a_cluster_is_said_at_the_start() {
     let nats = Nats::start(1);
     let homes = homes(&nats);

@@ -3,11 +3,11 @@
 pub(crate) mod published;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use cap_std::fs::Dir;
@@ -55,6 +55,10 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// The answer of a host that begins nothing.
 const CUT_OFF: &str =
     "this host is about to stop, or does not reach the cluster's store; ask another host, or again later";
+/// The time after a job's end, at the host where it ended, until its log is replaced by one message; and the interval at
+/// which a host looks for such logs.
+const COMPACT_AFTER: Duration = Duration::from_secs(10 * 60);
+const COMPACT_EACH: Duration = Duration::from_secs(60);
 /// The directory of a member with the host's copy of its notes. Those in `memory/` are of the time before the cluster.
 const NOTES: &str = ".memory";
 
@@ -70,6 +74,8 @@ pub(crate) struct Cluster {
     /// The beginning of the ids of events, which is the same at each host.
     log_id: String,
     members: Mutex<BTreeMap<MemberKey, ServedMember>>,
+    /// The jobs that ended at this host, whose logs are not replaced yet.
+    ended: Mutex<VecDeque<(Instant, JobName)>>,
     /// Notified when a member is added, whose jobs have to be heard of.
     added: Notify,
     /// Notified when there may be a job to take.
@@ -139,6 +145,7 @@ impl Cluster {
             memory,
             log_id,
             members: Mutex::default(),
+            ended: Mutex::default(),
             added: Notify::new(),
             waiting: Notify::new(),
             caught_up: watch::Sender::new(false),
@@ -307,6 +314,7 @@ impl Cluster {
                 for event in told.iter().filter(|_| is_own) {
                     if let EventDetail::JobEnded { status, .. } = &event.detail {
                         record::job_ended(&seen.name.member, *status);
+                        self.ended().push_back((Instant::now(), seen.name.clone()));
                     }
                 }
                 events.hear(&seen.name.member, seen.sequence, told, is_own);
@@ -329,6 +337,29 @@ impl Cluster {
         if seen.standing.holder == Holder::Waiting {
             self.waiting.notify_one();
         }
+    }
+
+    fn ended(&self) -> MutexGuard<'_, VecDeque<(Instant, JobName)>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the logs of jobs that ended here a while ago, as long as the host runs.
+    pub(crate) async fn compact(self: Arc<Self>) {
+        loop {
+            sleep(COMPACT_EACH).await;
+            while let Some(name) = self.next_to_compact() {
+                if let Err(e) = self.logs.compact(&name).await {
+                    tracing::info!(job = %name.job, "the job's log stays as it is until a sweep: {e}");
+                }
+            }
+        }
+    }
+
+    /// The next job that ended here a while ago.
+    fn next_to_compact(&self) -> Option<JobName> {
+        let mut ended = self.ended();
+        let is_due = ended.front().is_some_and(|(since, _)| since.elapsed() >= COMPACT_AFTER);
+        if is_due { ended.pop_front().map(|(_, name)| name) } else { None }
     }
 
     /// Takes jobs that wait, and those of dead hosts, as long as this host has room for them.

@@ -104,7 +104,7 @@ impl Members {
         for _ in 0..ATTEMPTS {
             let last = self.link.last(MEMBERS, &subject).await?;
             let expected = last.as_ref().map_or(0, |last| last.sequence);
-            let before = last.and_then(|last| opened(&self.key, &last)).map_or(0, |before| before.edition);
+            let before = last.and_then(|last| Self::opened(&self.key, &last)).map_or(0, |before| before.edition);
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
             published.edition = u64::try_from(now).unwrap_or(u64::MAX).max(before.saturating_add(1));
             let payload = close(&self.key, KIND, member.as_str(), &published);
@@ -136,6 +136,12 @@ impl Members {
         Ok(())
     }
 
+    /// The publication in a message; `None` if it has no seal of the key.
+    pub(crate) fn opened(key: &Key, message: &Message) -> Option<Published> {
+        let name = name(message);
+        open(key, KIND, &name, &message.payload).filter(|published: &Published| published.member.as_str() == name)
+    }
+
     /// Follows the publications: first the last one of each member.
     pub fn follow(&self) -> Publications {
         Publications { watch: Watch::latest(self.link.clone(), MEMBERS, false), key: self.key.clone() }
@@ -153,9 +159,10 @@ impl Publications {
     pub async fn next(&mut self) -> Option<Change> {
         match self.watch.next().await {
             Seen::CaughtUp => None,
-            Seen::Message(message) => {
-                Some(opened(&self.key, &message).map_or_else(|| Change::Unsealed(name(&message)), Change::Published))
-            }
+            Seen::Message(message) => Some(
+                Members::opened(&self.key, &message)
+                    .map_or_else(|| Change::Unsealed(name(&message)), Change::Published),
+            ),
         }
     }
 }
@@ -163,10 +170,4 @@ impl Publications {
 /// The name of a message's member.
 fn name(message: &Message) -> String {
     message.subject.strip_prefix(PREFIX).unwrap_or_default().replace('=', ".")
-}
-
-/// The publication in a message; `None` if it has no seal of the key.
-fn opened(key: &Key, message: &Message) -> Option<Published> {
-    let name = name(message);
-    open(key, KIND, &name, &message.payload).filter(|published: &Published| published.member.as_str() == name)
 }

@@ -122,7 +122,7 @@ impl NoteFiles {
     }
 
     /// The origins of the notes. An error of reading is logged, and gives none.
-    pub(super) fn origins(&self, dir: &Dir) -> Origins {
+    pub fn origins(&self, dir: &Dir) -> Origins {
         let origins = read_whole(dir, ORIGINS, MAX_ORIGINS_BYTES)
             .and_then(|json| json.map_or(Ok(Origins::new()), |(json, _)| Ok(serde_json::from_slice(&json)?)));
         origins.unwrap_or_else(|e| {

@@ -254,6 +254,7 @@ impl Host {
             }));
         }
         if let Some(cluster) = &cluster {
+            reconciling.spawn(cluster.clone().compact());
             reconciling.spawn(cluster.clone().follow(events.clone()));
             cluster.caught_up().await;
             let opener = opener.clone();

@@ -3,17 +3,13 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use bytes::Bytes;
-use guild_cluster::{
-    buckets::members::Members,
-    error::StoreError,
-    link::{Link, Options},
-    seal::Key,
-};
-use guild_config::{ClusterOptions, Config};
+use guild_cluster::buckets::members::Members;
+use guild_config::Config;
 use guild_registry::MemberFiles;
 use guild_roster::discovery::granted::Granted;
 use guild_trust::Approval;
 
+use super::{connect, failed};
 use crate::{
     args::operator::{ClusterPublish, ClusterWithdraw},
     failure::Failure,
@@ -55,23 +51,8 @@ pub(super) async fn withdraw(args: ClusterWithdraw) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failed(error: StoreError) -> Failure {
-    Failure::error(error.to_string())
-}
-
 /// The published members of the cluster of a configuration.
 async fn members(config: &Config, credentials: Option<PathBuf>) -> Result<Members, Failure> {
-    let cluster = config.cluster.as_ref();
-    let cluster =
-        cluster.ok_or_else(|| Failure::error("guild.toml has no [cluster], whose hosts would have the member"))?;
-    let ClusterOptions { servers, credentials: own, ca, .. } = cluster;
-    let key = cluster.read_key().map_err(Failure::error)?;
-    let options = Options {
-        servers: servers.iter().map(|url| url.as_str().to_owned()).collect(),
-        host: CLIENT.to_owned(),
-        credentials: credentials.or_else(|| own.clone()),
-        authority: ca.clone(),
-    };
-    let link = Link::connect(&options).await.map_err(failed)?;
-    Ok(Members::new(link, Key::new(key)))
+    let (link, key) = connect(config, credentials, CLIENT).await?;
+    Ok(Members::new(link, key))
 }
