@@ -1,6 +1,6 @@
 //! Hosts of one cluster, on a real NATS server.
 
-use std::fs;
+use std::{fs, process::Stdio};
 
 use async_nats::jetstream;
 use guild_fakes::{Gate, Nats, OpenAi, Received, Reply};
@@ -129,16 +129,16 @@ fn a_host_that_starts_again_knows_all_and_fails_what_its_component_carried_out()
     until_known(&a.at("endless"), &id, "cancelled");
 }
 
-/// Has a host hand its jobs over.
-fn drain(host: &Host) {
-    host.signal("-TERM");
+/// Waits until a host hands its jobs over.
+fn until_draining(host: &Host) {
     let readiness = Endpoint::new(host, "/readyz");
     wait_for("the host to drain", || (readiness.send("GET", "").status == 503).then_some(()));
 }
 
 /// Stops a host that does not wait for the ends of its jobs' turns.
 fn stop_at_once(host: Host) {
-    drain(&host);
+    host.signal("-TERM");
+    until_draining(&host);
     host.stop();
 }
 
@@ -210,12 +210,15 @@ fn a_host_that_is_stopped_hands_its_jobs_over_at_the_end_of_their_turns() {
     let [a, b] = serve(&homes);
     let id = a.at("researcher").start("How long does a luna moth live?");
     runtime.block_on(provider.received(1));
-    drain(&a);
+    let mut draining = homes[0].guild().args(["cluster", "drain"]).stderr(Stdio::null()).spawn().unwrap();
+    until_draining(&a);
     let refused = a.at("researcher").dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
     assert!(refused.message.contains("this host is about to stop"), "{}", refused.message);
     gate.open();
     let (status, output) = a.wait();
     assert!(status.success(), "{output}");
+    assert!(draining.wait().unwrap().success());
+    assert!(stderr(&homes[0].run(&["cluster", "drain"])).contains("the host a does not run"));
     let ended = b.at("researcher").ended(&id);
     assert_eq!(ended["status"], "completed", "{ended}\n{}", b.output());
     // No turn was asked for twice.

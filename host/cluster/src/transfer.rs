@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -62,8 +63,9 @@ pub struct Transfer {
 impl Transfer {
     /// The jobs and notes at the servers of a connection. It has to be called in a runtime with more than one thread.
     pub fn new(link: Link, client: &str) -> Self {
-        let logs = Logs::new(link.clone(), Owner::new(client), PATIENCE);
-        Self { memory: Memory::start(link.clone(), client, Handle::current()), logs, link }
+        let own = Owner::new(client);
+        let memory = Memory::start(link.clone(), own.clone(), Arc::new(|_| false), Handle::current());
+        Self { memory, logs: Logs::new(link.clone(), own, PATIENCE), link }
     }
 
     /// Writes all jobs and notes into a directory, which is empty: `MEMBER/jobs/JOB/` and `MEMBER/memory/`. Each job is
@@ -100,8 +102,8 @@ impl Transfer {
     async fn with_notes(&self) -> Result<BTreeSet<MemberKey>, StoreError> {
         let messages = self.link.read(MEMORY, "$KV.guild_memory.>", 1).await?;
         let scopes = messages.iter().filter_map(|message| message.subject.split('.').nth(2));
-        // The scopes of barriers are no members.
-        Ok(scopes.filter_map(|scope| scope.replace('=', ".").parse().ok()).collect())
+        let of_members = scopes.filter(|scope| !scope.starts_with('_'));
+        Ok(of_members.filter_map(|scope| scope.replace('=', ".").parse().ok()).collect())
     }
 
     /// Puts the jobs and notes in a member's directory into the cluster. Jobs and notes that the cluster has stay as they

@@ -27,7 +27,7 @@ use guild_cluster::{
 use guild_config::{CLUSTER_KEY_BYTES, ClusterOptions, Config};
 use guild_contract::{EventDetail, JobId, MemberKey, capability::MANAGER, manifest::FILE_TOOLS, rpc::RpcError};
 use guild_fs::{
-    durable::{Survives, open_dir, open_directory, read_whole, replace},
+    durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
 use guild_hall::Hall;
@@ -133,7 +133,9 @@ impl Cluster {
         let (identity, runtime) = (Identity { owner, directory }, Handle::current());
         let joined = Presence::join(link.clone(), Key::new(key), identity, card, Times::default(), &runtime);
         let presence = Arc::new(joined.await.map_err(|e| e.to_string())?);
-        let memory = Memory::start(link.clone(), &options.host, runtime);
+        let lives = presence.clone();
+        let is_over = Arc::new(move |owner: &Owner| lives.is_over(owner));
+        let memory = Memory::start(link.clone(), logs.own().clone(), is_over, runtime);
         tracing::info!("the host {} is in the cluster {}", options.host, options.name);
         Ok(Arc::new(Self {
             name: options.name.clone(),
@@ -431,6 +433,28 @@ const DIRECTORY: &str = "guild.cluster";
 const LOCK: &str = "lock";
 /// The file in it with its id.
 const ID: &str = "id";
+/// The file in it with the id of the process that has the lock.
+const PROCESS: &str = "pid";
+
+/// The process of the host that a configuration describes, if it runs.
+///
+/// # Errors
+///
+/// Returns a sentence when the host's own directory cannot be read.
+pub fn running_host(config: &Config) -> Result<Option<u32>, String> {
+    let cluster = config.cluster.as_ref().ok_or("guild.toml has no [cluster]")?;
+    let directory = config.directory.as_deref().ok_or("[cluster]: there is no configuration directory")?;
+    let own = directory.join(DIRECTORY).join(&cluster.host);
+    let failed = |e: io::Error| format!("[cluster]: {}: {e}", own.display());
+    let opened = open_directory(&own).and_then(|dir| open_dir(&dir, "."));
+    let Some(dir) = if_there(opened).map_err(failed)? else { return Ok(None) };
+    let dir = Arc::new(dir);
+    if FileLock::try_acquire(&dir, LOCK).map_err(failed)?.is_some() {
+        return Ok(None);
+    }
+    let process = read_whole(&dir, PROCESS, 64).map_err(failed)?;
+    Ok(process.and_then(|(process, _)| str::from_utf8(&process).ok()?.trim().parse().ok()))
+}
 
 /// The lock of the host's own directory, the directory, and its id: whoever has the lock knows that earlier hosts with it
 /// have ended.
@@ -446,6 +470,7 @@ fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, Path
     let lock = lock.ok_or_else(|| {
         format!("[cluster]: another process is the host {host:?}; give each host its own `host` in [cluster]")
     })?;
+    replace(&dir, PROCESS, format!("{}\n", std::process::id()).as_bytes(), Survives::Process).map_err(failed)?;
     let id = read_whole(&dir, ID, 256).map_err(failed)?.map(|(id, _)| String::from_utf8_lossy(&id).trim().to_owned());
     if let Some(id) = id.filter(|id| !id.is_empty()) {
         return Ok((lock, own, id));

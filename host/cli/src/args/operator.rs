@@ -321,10 +321,22 @@ pub(crate) enum Cluster {
     Publish(ClusterPublish),
     /// Withdraw a published member from every host of the cluster
     Withdraw(ClusterWithdraw),
+    /// Stop the host on this machine, and wait until its jobs are others'
+    Drain(ClusterDrain),
     /// Put the jobs and notes of members on this machine into the cluster
     Import(ClusterImport),
     /// Remove what no job and no published member needs any more from the NATS servers
     Sweep(ClusterSweep),
+}
+
+/// `guild cluster drain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The host accepts no more jobs, gives each job back at the end of its session's turn, and ends, after a minute at most. \
+The other hosts go on with its jobs. SIGTERM does the same.")]
+pub(crate) struct ClusterDrain {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 }
 
 /// `guild cluster import`.

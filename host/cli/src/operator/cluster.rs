@@ -1,5 +1,6 @@
 //! `guild cluster`: sets a cluster of hosts up.
 
+mod drain;
 mod import;
 mod publish;
 mod sweep;
@@ -36,6 +37,7 @@ const GIB: i64 = 1024 * 1024 * 1024;
 pub(crate) async fn cluster(args: Cluster) -> Result<(), Failure> {
     match args {
         Cluster::Init(args) => init(args).await,
+        Cluster::Drain(args) => drain::drain(&args).await,
         Cluster::Import(args) => import::import(args).await,
         Cluster::Publish(args) => publish::publish(args).await,
         Cluster::Withdraw(args) => publish::withdraw(args).await,
