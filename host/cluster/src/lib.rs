@@ -70,6 +70,7 @@ pub mod presence;
 pub mod record;
 pub mod rules;
 pub mod seal;
+pub mod setup;
 pub mod streams;
 pub mod watch;
 pub mod writer;

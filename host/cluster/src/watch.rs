@@ -99,7 +99,8 @@ impl Watch {
             ..OrderedConfig::default()
         };
         let made = self.link.context().create_consumer_on_stream(config, self.stream).await;
-        let consumer = made.map_err(|e| unreachable(e.to_string()))?;
+        let denied = || self.link.denied(&format!("$JS.API.CONSUMER.CREATE.{}", self.stream));
+        let consumer = made.map_err(|e| denied().unwrap_or_else(|| unreachable(e.to_string())))?;
         let pending = consumer.cached_info().num_pending;
         self.messages = Some(consumer.messages().await.map_err(|e| unreachable(e.to_string()))?);
         Ok(pending)

@@ -98,7 +98,7 @@ impl Cluster {
         let key = read_key(options)?;
         let (lock, directory) = own_directory(config.directory.as_deref(), &options.host)?;
         let texts = |urls: &[url::Url]| urls.iter().map(|url| url.as_str().to_owned()).collect::<Vec<_>>();
-        Link::check_servers(&texts(&options.monitor)).await.map_err(|e| e.to_string())?;
+        Link::check_servers(&texts(&options.monitor), options.ca.as_deref()).await.map_err(|e| e.to_string())?;
         let servers = Options {
             servers: texts(&options.servers),
             host: options.host.clone(),
