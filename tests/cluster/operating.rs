@@ -1,6 +1,7 @@
 //! A cluster as its operator sets it up: `guild cluster init`, with TLS, credentials and the rights of hosts.
 
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -10,10 +11,13 @@ use std::{
 use async_nats::{Client, ConnectOptions, jetstream};
 use futures::StreamExt as _;
 use guild_fakes::{Nats, free_node_ports};
+use serde_json::{Value, json};
 use tokio::{runtime::Runtime, time::timeout};
 
+use super::{homes, serve, until_known};
 use crate::support::{
-    host::Home,
+    host::{Home, wait_for},
+    mcp::Endpoint,
     output::{stderr, stdout},
 };
 
@@ -66,6 +70,129 @@ impl Made {
             .await
             .unwrap()
     }
+}
+
+/// The state of the cluster as `guild cluster status --json` prints it.
+fn state(home: &Home) -> Value {
+    let output = home.run(&["cluster", "status", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap()
+}
+
+/// The checks of a kind in `guild doctor --json`, by name: the state and the detail.
+fn checks(home: &Home) -> BTreeMap<String, (String, String)> {
+    let output = home.run(&["doctor", "--json", "--members", home.path("members").to_str().unwrap()]);
+    let view: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let checks = view["checks"].as_array().unwrap().iter().filter(|check| check["kind"] == "cluster");
+    checks.map(|check| (text(&check["name"]), (text(&check["state"]), text(&check["detail"])))).collect()
+}
+
+#[test]
+fn status_doctor_figures_and_page_show_a_cluster_and_the_differences_of_its_hosts() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    // One host has another limit and a token more.
+    let changed = homes[1].path("guild.toml");
+    let text = fs::read_to_string(&changed).unwrap();
+    fs::write(&changed, format!("{text}[limits]\nrunning_jobs = 7\n")).unwrap();
+    let [a, b] = serve(&homes);
+    let id = a.at("endless").start("goes on");
+    until_known(&b.at("endless"), &id, "running");
+
+    let seen = wait_for("both hosts to tell their members", || {
+        let seen = state(&homes[0]);
+        let members = |index: usize| seen["hosts"][index]["members"].as_array().unwrap().len();
+        (members(0) == 3 && members(1) == 3).then_some(seen)
+    });
+    assert_eq!(
+        (&seen["name"], &seen["hosts"][0]["host"], &seen["hosts"][1]["host"]),
+        (&json!("acme"), &json!("a"), &json!("b"))
+    );
+    for host in seen["hosts"].as_array().unwrap() {
+        assert_eq!(host["state"], "alive", "{seen}");
+        assert!(host["places"].as_object().is_some_and(|places| !places.is_empty()), "{seen}");
+    }
+    assert_eq!(seen["jobs"], json!([{"member": "endless", "running": 1, "waiting": 0}]));
+    assert_eq!((&seen["waiting"], &seen["oldestWaitingSeconds"]), (&json!(0), &Value::Null));
+    assert_eq!(seen["streams"].as_array().unwrap().len(), 6);
+    assert_eq!(seen["differences"], json!([{"setting": "limits", "groups": [["a"], ["b"]]}]));
+    let printed = homes[1].run(&["cluster", "status"]);
+    let printed = stdout(&printed);
+    for part in ["alive", "endless", "1 running, 0 waiting", "guild_log", "limits: a | b"] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+
+    let found = checks(&homes[1]);
+    let of = |name: &str| found.get(name).unwrap_or_else(|| panic!("{name}: {found:?}"));
+    let monitor = format!("{}/", nats.monitors()[0]);
+    assert!(of(&monitor).1.contains("n1 is NATS 2."), "{found:?}");
+    assert_eq!(of("guild_log").0, "usable");
+    assert!(of("hosts").1.contains("a is alive; b is alive"), "{found:?}");
+    assert_eq!(
+        of("limits"),
+        &("differs".to_owned(), "limits has another value here than at a; make them the same".to_owned())
+    );
+    assert!(!found.contains_key("roots") && !found.contains_key("clock"), "{found:?}");
+
+    let figures = Endpoint::new(&a, "/metrics").send("GET", "").text();
+    for figure in ["guild_cluster_hosts 2", "guild_cluster_jobs_waiting 0", "guild_cluster_takeovers_total 0"] {
+        assert!(figures.contains(figure), "{figure}: {figures}");
+    }
+    let page = include_str!("../../docs/monitoring.md");
+    let names = figures.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next());
+    let names: Vec<_> = names.filter(|name| name.starts_with("guild_cluster")).collect();
+    assert_eq!(names.len(), 9, "{names:?}");
+    for name in names {
+        assert!(page.contains(&format!("`{name}")), "docs/monitoring.md has no {name}");
+    }
+    let shown = Endpoint::new(&b, "/page/host").send("GET", "").text();
+    for part in ["acme: 0 jobs wait for a host", "Differences between hosts", "KV_guild_hosts"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+
+    // A host that has left, and the jobs that another one goes on with.
+    a.stop();
+    assert_eq!(b.at("endless").ended(&id)["status"], "failed");
+    assert_eq!(state(&homes[1])["hosts"][0]["state"], "left");
+    let figures = Endpoint::new(&b, "/metrics").send("GET", "").text();
+    assert!(
+        figures.contains("guild_cluster_takeovers_total 1") && figures.contains("guild_cluster_hosts 1"),
+        "{figures}"
+    );
+}
+
+#[test]
+fn a_command_for_a_cluster_says_where_there_is_none() {
+    let mut home = Home::new();
+    let file = home.write("guild.toml", "");
+    home.set("GUILD_CONFIG", file.to_str().unwrap());
+    let refused = home.run(&["cluster", "status"]);
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains("has no [cluster]"), "{}", stderr(&refused));
+    home.quick("quick");
+    let host = home.serve_roster(&[]);
+    let figures = Endpoint::new(&host, "/metrics").send("GET", "").text();
+    assert!(!figures.contains("guild_cluster"), "{figures}");
+    assert!(Endpoint::new(&host, "/page/host").send("GET", "").text().contains("This host runs alone."));
+}
+
+#[test]
+fn a_host_with_another_key_is_refused_and_named() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let a = homes[0].serve_roster(&[]);
+    homes[1].write("acme.key", format!("{}\n", "5".repeat(64)));
+    let output = homes[1].run(&["serve", "--port", "0", "--members", homes[1].path("members").to_str().unwrap()]);
+    assert!(!output.status.success());
+    let said = stderr(&output);
+    assert!(said.contains("the hosts a of this cluster have another key") && said.contains("copy the file"), "{said}");
+    assert_eq!(state(&homes[1])["unsealed"], json!(["a"]));
+    let found = checks(&homes[1]);
+    assert!(found["hosts"].1.contains("not sealed with this host's key"), "{found:?}");
+    // The other host goes on.
+    let id = a.at("quick").start("ends");
+    assert_eq!(a.at("quick").ended(&id)["status"], "completed");
 }
 
 fn mode(path: &Path) -> u32 {

@@ -46,6 +46,12 @@ pub enum StoreError {
     /// Another host of the same name is alive.
     #[error("another host named {0} is alive in this cluster; set another `host` in [cluster] of guild.toml")]
     SameName(String),
+    /// The hosts of this cluster have another key.
+    #[error(
+        "the hosts {0} of this cluster have another key than this one; copy the file of the key from one of them, or, if the \
+         key was replaced at all hosts, remove their cards with `nats stream purge KV_guild_hosts`"
+    )]
+    OtherKey(String),
     /// A record or a blob cannot be read.
     #[error("{0}")]
     Damaged(String),

@@ -16,6 +16,7 @@ use async_nats::{
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, executor::block_on};
+use guild_telemetry::record;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::{
@@ -337,6 +338,15 @@ impl Link {
     ///
     /// Returns an error when the fate is unknown after `patience`, or when the message can never be stored.
     pub(crate) async fn write(&self, write: &Write, patience: Duration) -> Result<Written, StoreError> {
+        let begun = Instant::now();
+        let answer = self.write_until(write, patience).await;
+        if matches!(answer, Ok(Written::Stored { .. })) {
+            record::stored(write.stream, begun.elapsed());
+        }
+        answer
+    }
+
+    async fn write_until(&self, write: &Write, patience: Duration) -> Result<Written, StoreError> {
         let (begun, mut pause) = (Instant::now(), PAUSES.0);
         loop {
             let why = match self.send(write).await {

@@ -114,6 +114,8 @@ pub struct JobSeen {
     pub name: JobName,
     /// The sequence of the message, by which others can find its events again.
     pub sequence: u64,
+    /// When it was stored, in nanoseconds since 1970 on a server's clock.
+    pub stored: i128,
     /// The host that wrote the message.
     pub writer: Owner,
     /// Who may append.
@@ -134,6 +136,7 @@ impl JobSeen {
         Some(Self {
             name: JobName { member, job },
             sequence: message.sequence,
+            stored: message.stored,
             writer: Owner { host: host.to_owned(), incarnation },
             standing: serde_json::from_str(message.header(STANDING)?).ok()?,
             needs: message.header(NEEDS).and_then(|needs| serde_json::from_str(needs).ok()).unwrap_or_default(),

@@ -25,8 +25,8 @@ pub(crate) struct WrittenCluster {
     name: Spanned<String>,
     /// The addresses of the NATS servers: `tls://HOST:PORT`, or `nats://HOST:PORT` at a loopback address.
     servers: Vec<Spanned<String>>,
-    /// The addresses at which the NATS servers tell about themselves (`http_port` in nats.conf), such as
-    /// `http://HOST:8222`. The host does not start with a server that may lose what it acknowledged.
+    /// The addresses at which the NATS servers tell about themselves (`https` or `http` in nats.conf), such as
+    /// `https://HOST:8222`. The host does not start with a server that may lose what it acknowledged.
     monitor: Vec<Spanned<String>>,
     /// The file with the credentials of this host at NATS. Servers at loopback addresses may need none.
     credentials: Option<PathBuf>,

@@ -317,6 +317,26 @@ fn usd(text: &str) -> Result<f64, String> {
 pub(crate) enum Cluster {
     /// Write the configuration, certificates and credentials of a cluster; or make the streams at its NATS servers
     Init(ClusterInit),
+    /// Show the hosts, jobs and streams of a cluster, and how its hosts differ
+    Status(ClusterStatus),
+}
+
+/// `guild cluster status`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild cluster status
+  guild cluster status --config /etc/guild/guild.toml --json
+
+The command reads NATS with the credentials of [cluster] in a host's guild.toml, and writes nothing. The host need not \
+run.")]
+pub(crate) struct ClusterStatus {
+    /// The location of the operator's policy
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print the state as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `guild cluster init`.

@@ -1,6 +1,7 @@
-//! `guild cluster`: sets a cluster of hosts up.
+//! `guild cluster`: sets a cluster of hosts up, and shows its state.
 
 mod setup;
+mod status;
 
 use std::path::Path;
 
@@ -28,6 +29,7 @@ const GIB: i64 = 1024 * 1024 * 1024;
 pub(crate) async fn cluster(args: Cluster) -> Result<(), Failure> {
     match args {
         Cluster::Init(args) => init(args).await,
+        Cluster::Status(args) => status::status(args).await,
     }
 }
 
