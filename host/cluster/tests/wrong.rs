@@ -72,7 +72,7 @@ async fn records_of_a_later_version_ask_for_an_upgrade_and_stay_as_they_are() {
     let (a, name) = (host(&link, "a"), job("j1"));
     birth(&a, &name, false).await.unwrap();
     let context = jetstream::new(async_nats::connect(nats.urls()).await.unwrap());
-    let stream = context.get_stream("guild_log").await.unwrap();
+    let mut stream = context.get_stream("guild_log").await.unwrap();
     let born = stream.get_last_raw_message_by_subject("guild.log.researcher.j1").await.unwrap();
     let mut headers = HeaderMap::new();
     for (key, values) in born.headers.iter() {
