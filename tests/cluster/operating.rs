@@ -177,6 +177,47 @@ fn a_command_for_a_cluster_says_where_there_is_none() {
     assert!(Endpoint::new(&host, "/page/host").send("GET", "").text().contains("This host runs alone."));
 }
 
+/// Limits the bytes of the stream of logs to so many more than there are.
+async fn leave_room(nats: &Nats, more: i64) {
+    let context = jetstream::new(async_nats::connect(nats.urls()).await.unwrap());
+    let stream = context.get_stream("guild_log").await.unwrap();
+    let info = stream.cached_info();
+    let max_bytes = i64::try_from(info.state.bytes).unwrap() + more;
+    context.update_stream(jetstream::stream::Config { max_bytes, ..info.config.clone() }).await.unwrap();
+}
+
+#[test]
+fn a_full_stream_refuses_new_jobs_and_nothing_is_lost() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let a = homes[0].serve_roster(&[]);
+    let runtime = Runtime::new().unwrap();
+    let client = a.at("quick");
+    let before = client.start("before");
+    client.ended(&before);
+    runtime.block_on(leave_room(&nats, 20_000));
+    let mut accepted = Vec::new();
+    let refused = loop {
+        match client.dispatch(json!({"description": "d", "task": "t".repeat(2000)})) {
+            Ok(id) => accepted.push(id),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused.code, -32000, "{}", refused.message);
+    for part in ["guild_log is full", "nats stream edit guild_log --max-bytes"] {
+        assert!(refused.message.contains(part), "{}", refused.message);
+    }
+    assert_eq!(client.status(&before).unwrap()["status"], "completed");
+    let found = checks(&homes[0]);
+    assert!(found["guild_log"].1.contains("a full stream refuses new jobs"), "{found:?}");
+    // All that was accepted ends once there is room.
+    runtime.block_on(leave_room(&nats, 100_000_000));
+    for id in &accepted {
+        assert_eq!(client.ended(id)["status"], "completed");
+    }
+    client.ended(&client.start("after"));
+}
+
 #[test]
 fn a_host_with_another_key_is_refused_and_named() {
     let nats = Nats::start(1);
@@ -245,6 +286,12 @@ fn hosts_have_only_the_rights_that_they_need() {
             assert!(timeout(Duration::from_millis(300), heard.next()).await.is_err(), "{subject}");
         }
         assert!(own.request("_INBOX_b.x", "to b".into()).await.is_err());
+        let mut heard = other.subscribe("_INBOX_b.probe").await.unwrap();
+        other.flush().await.unwrap();
+        let deliver_subject = "_INBOX_b.probe".to_owned();
+        let config = jetstream::consumer::push::Config { deliver_subject, ..Default::default() };
+        let made = context.create_consumer_on_stream(config, "guild_log").await.map(drop);
+        println!("PROBE made {made:?} heard {:?}", timeout(Duration::from_millis(500), heard.next()).await.is_ok());
         drop(other);
         let messages = jetstream::new(admin).get_stream("guild_log").await.unwrap().cached_info().state.messages;
         assert!(messages > 0);

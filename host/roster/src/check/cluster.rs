@@ -136,3 +136,28 @@ fn compare(options: &ClusterOptions, config: &Config, key: &Key, mut hosts: Vec<
     });
     known.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use guild_contract::host::CheckState;
+
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ_and_streams_that_fill_up_are_reported() {
+        let of = |ahead_milliseconds| {
+            let (name, version) = ("n1".to_owned(), "2.15.1".to_owned());
+            clock(&Server { name, version, ahead_milliseconds }).map(|check| check.detail)
+        };
+        assert_eq!(of(1900), None);
+        assert!(of(-3500).unwrap().starts_with("the clock of n1 is 3 s behind this machine's"));
+        let stream = |bytes, lagging: &[&str]| {
+            let lagging = lagging.iter().map(|node| (*node).to_owned()).collect();
+            let (stream, max_bytes) = ("guild_log".to_owned(), Some(1000));
+            look_at_stream(&ClusterStream { stream, bytes, max_bytes, leader: None, replicas: 3, lagging })
+        };
+        assert_eq!(stream(800, &[]).state, CheckState::Usable);
+        assert!(stream(811, &[]).detail.contains("81 %; a full stream refuses new jobs"));
+        assert!(stream(0, &["n2"]).detail.contains("not up to date at n2"));
+    }
+}
