@@ -12,6 +12,7 @@ use std::{
 };
 
 use async_nats::HeaderMap;
+use guild_contract::text::one_line;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -30,6 +31,8 @@ use crate::{
     streams::HOSTS,
 };
 
+/// The most characters of a host's name in a message.
+const NAME_CHARS: usize = 64;
 /// The kind of a card's seal.
 const KIND: &str = "host";
 /// The beginning of the subjects of cards.
@@ -161,16 +164,26 @@ pub struct Cards {
 /// Returns an error when the store cannot be reached.
 pub async fn read_cards(link: &Link, key: &Key, now: i128) -> Result<Cards, StoreError> {
     let mut cards = Cards::default();
-    for message in link.read(HOSTS, ALL, 1).await? {
+    for message in link.read(HOSTS, ALL, 1).await?.into_iter().filter(is_card) {
         let silent = u64::try_from((now - message.stored) / 1_000_000).unwrap_or(0);
         match sealed_entry(key, &message) {
             Some(Entry { owner, card, dead_by, .. }) => {
                 cards.hosts.push(HostSeen { owner, card, dead_by, silent: Duration::from_millis(silent) });
             }
-            None => cards.unsealed.extend(message.subject.strip_prefix(PREFIX).map(str::to_owned)),
+            None => cards.unsealed.push(name(&message)),
         }
     }
     Ok(cards)
+}
+
+/// Whether a message is a card: `nats kv del guild_hosts HOST` leaves an empty message in place of one.
+fn is_card(message: &Message) -> bool {
+    !message.payload.is_empty()
+}
+
+/// The name of the host of a card that may be anybody's text.
+fn name(message: &Message) -> String {
+    one_line(message.subject.strip_prefix(PREFIX).unwrap_or_default(), NAME_CHARS)
 }
 
 /// The entry of a message; `None` if it is not sealed by the cluster's key.
@@ -436,9 +449,9 @@ impl Shared {
         let (seen, mut changes) = (now(), 0);
         let mut state = self.state();
         let before = std::mem::take(&mut state.unsealed);
-        for message in messages {
+        for message in messages.into_iter().filter(is_card) {
             let Some(entry) = sealed_entry(&self.key, &message) else {
-                let name = message.subject.strip_prefix(PREFIX).unwrap_or_default().to_owned();
+                let name = name(&message);
                 if !before.contains(&name) {
                     tracing::warn!(
                         "the card of the host {name} is not sealed with this cluster's key, and is not believed"

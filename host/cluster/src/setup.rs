@@ -3,7 +3,10 @@
 //!
 //! All paths in it are relative to the directory in which `nats-server` is started.
 
-use std::{net::IpAddr, str::FromStr};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    str::FromStr,
+};
 
 use nkeys::KeyPair;
 
@@ -18,6 +21,8 @@ const PORT: u16 = 4222;
 const ROUTE: u16 = 2000;
 /// The distance of its port for monitoring.
 const MONITOR: u16 = 4000;
+/// The address of monitoring that only the server's own machine reaches.
+const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// The port for clients, at most.
 const MAX_PORT: u16 = u16::MAX - MONITOR;
 /// The file with a node's certificate, the file with its key, and that with the certificate of the authority.
@@ -53,6 +58,17 @@ pub struct Setup<'a> {
     pub administrator: &'a User,
     /// The sizes of the streams.
     pub capacity: Capacity,
+    /// Where the servers tell about themselves.
+    pub monitoring: Monitoring,
+}
+
+/// Where a server tells about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Monitoring {
+    /// At the addresses at which it listens for clients, with its certificate.
+    Everywhere,
+    /// At the loopback address, without encryption.
+    Loopback,
 }
 
 impl FromStr for Node {
@@ -92,8 +108,12 @@ impl Node {
     }
 
     /// The address at which hosts ask about its settings.
-    pub fn monitor(&self) -> String {
-        format!("https://{}", self.at(self.port + MONITOR))
+    pub fn monitor(&self, monitoring: Monitoring) -> String {
+        let port = self.port + MONITOR;
+        match monitoring {
+            Monitoring::Everywhere => format!("https://{}", self.at(port)),
+            Monitoring::Loopback => format!("http://{LOOPBACK}:{port}"),
+        }
     }
 
     fn at(&self, port: u16) -> String {
@@ -143,7 +163,7 @@ impl Setup<'_> {
              # directory in which nats-server is started.\n\
              server_name: \"{name}\"\n\
              listen: \"{listen}\"\n\
-             https: \"{monitor}\"\n\
+             {monitor}\n\
              max_payload: 1MiB\n\
              tls {{ cert_file: \"{certificate}\", key_file: \"{key}\", timeout: 5 }}\n\
              # A write is on the disk before it is acknowledged.\n\
@@ -151,7 +171,10 @@ impl Setup<'_> {
             name = node.name(),
             cluster = self.name,
             listen = node.listen(node.port),
-            monitor = node.listen(node.port + MONITOR),
+            monitor = match self.monitoring {
+                Monitoring::Everywhere => format!("https: \"{}\"", node.listen(node.port + MONITOR)),
+                Monitoring::Loopback => format!("http: \"{LOOPBACK}:{}\"", node.port + MONITOR),
+            },
         );
         if self.nodes.len() > 1 {
             let routes = self.nodes.iter().map(|node| format!("\"tls://{}\"", node.at(node.port + ROUTE)));
@@ -210,7 +233,9 @@ mod tests {
 
     #[test]
     fn a_node_is_named_by_its_host_and_port() {
-        let named = |text: &str| text.parse::<Node>().map(|node| (node.name(), node.url(), node.monitor()));
+        let named = |text: &str| {
+            text.parse::<Node>().map(|node| (node.name(), node.url(), node.monitor(Monitoring::Everywhere)))
+        };
         let of = |name: &str, url: &str, monitor: &str| Ok((name.to_owned(), url.to_owned(), monitor.to_owned()));
         assert_eq!(
             named("n1.example.org"),

@@ -365,6 +365,10 @@ pub(crate) struct ClusterInit {
     /// The names of the hosts, with commas between. Name a few more than there are, for later
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "directory")]
     pub(crate) hosts: Vec<String>,
+    /// Let the servers tell about themselves at 127.0.0.1 only, without encryption. A host then asks the server on its own
+    /// machine
+    #[arg(long, conflicts_with = "servers")]
+    pub(crate) monitor_loopback: bool,
     /// The days until the certificates expire
     #[arg(long, value_name = "DAYS", default_value_t = 3650, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) days: u16,

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use guild_cluster::setup::{FILES, Node, Setup, User};
+use guild_cluster::setup::{FILES, Monitoring, Node, Setup, User};
 use guild_config::{check_cluster_name, shell_word};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
@@ -43,7 +43,8 @@ pub(super) fn write(directory: &Path, args: &ClusterInit) -> Result<(), Failure>
     let (administrator, key) = (user()?, new_key()?);
     let authority = Authority::new(name, *days)?;
     let capacity = capacity(replicas, *log_gib, *blob_gib);
-    let setup = Setup { name, nodes, hosts: &hosts, administrator: &administrator, capacity };
+    let monitoring = if args.monitor_loopback { Monitoring::Loopback } else { Monitoring::Everywhere };
+    let setup = Setup { name, nodes, hosts: &hosts, administrator: &administrator, capacity, monitoring };
     let [certificate_file, key_file, authority_file] = FILES;
     for node in nodes {
         let own = Place::make(directory, "nodes", &node.name())?;
@@ -54,7 +55,8 @@ pub(super) fn write(directory: &Path, args: &ClusterInit) -> Result<(), Failure>
         own.public(authority_file, &authority.certificate)?;
     }
     let servers: Vec<String> = nodes.iter().map(Node::url).collect();
-    let monitors: Vec<String> = nodes.iter().map(Node::monitor).collect();
+    let mut monitors: Vec<String> = nodes.iter().map(|node| node.monitor(monitoring)).collect();
+    monitors.dedup();
     for (host, user) in &hosts {
         let own = Place::make(directory, "hosts", host)?;
         own.secret(CREDENTIALS, &format!("{}\n", user.seed))?;
