@@ -1,5 +1,7 @@
 //! Hosts of one cluster, on a real NATS server.
 
+mod operating;
+
 use std::{fs, process::Stdio};
 
 use async_nats::jetstream;
