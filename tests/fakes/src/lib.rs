@@ -21,6 +21,7 @@ mod git;
 mod nats;
 mod ollama;
 mod openai;
+mod proxy;
 mod script;
 mod server;
 
@@ -31,5 +32,6 @@ pub use git::git;
 pub use nats::{Nats, nats_server};
 pub use ollama::Ollama;
 pub use openai::OpenAi;
+pub use proxy::{Mode, Proxy};
 pub use script::{Gate, Received, Reply, Script, Tokens};
 pub use server::Provider;
