@@ -114,7 +114,8 @@ impl Cluster {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let card = Card { url, version, roots: roots(config), ..Card::default() };
         let (identity, runtime) = (Identity { owner, directory }, Handle::current());
-        let joined = Presence::join(link.clone(), Key::new(key), identity, card, Times::default(), &runtime);
+        let times = Times { silent: options.silent, stop: options.stop, ..Times::default() };
+        let joined = Presence::join(link.clone(), Key::new(key), identity, card, times, &runtime);
         let presence = joined.await.map_err(|e| e.to_string())?;
         let memory = Memory::start(link.clone(), &options.host, runtime);
         tracing::info!("the host {} is in the cluster {}", options.host, options.name);
