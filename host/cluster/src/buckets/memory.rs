@@ -38,6 +38,8 @@ const BARRIER: &str = "$KV.guild_memory._barrier.";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before a note is read again from a server that lags.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The pause before a host that starts asks for its notes again.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// A note as it is stored.
 #[derive(Serialize, Deserialize)]
@@ -73,17 +75,26 @@ impl Memory {
     }
 
     /// The shelf of a scope, as a member's or a project's, with its copy in `files`, which this process alone changes.
-    /// `scope` is any name.
+    /// `scope` is any name. It waits as long as the store is away: a host that starts during an outage serves its members
+    /// after the outage.
     ///
     /// # Errors
     ///
-    /// Returns an error when the notes cannot be read.
+    /// Returns an error when the notes or the files cannot be read or written.
     pub async fn shelf(&self, scope: &str, files: NoteFiles) -> Result<Box<dyn Shelf>, StoreError> {
         let scope = scope.replace('.', "=");
         let (link, runtime) = (self.link.clone(), self.runtime.clone());
         let notes = Arc::new(Notes { link, scope: scope.clone(), files, known: Mutex::default(), runtime });
         lock(&self.shelves.by_scope).insert(scope.clone(), notes.clone());
-        let messages = self.link.read(MEMORY, &format!("{PREFIX}{scope}.>"), 1).await?;
+        let messages = loop {
+            match self.link.read(MEMORY, &format!("{PREFIX}{scope}.>"), 1).await {
+                Err(StoreError::Unreachable(why)) => {
+                    tracing::warn!("the notes of {scope} are not read yet: {why}");
+                    sleep(RETRY).await;
+                }
+                read => break read?,
+            }
+        };
         let filled = notes.clone();
         let done = spawn_blocking(move || {
             messages.iter().try_for_each(|message| filled.apply(message))?;
