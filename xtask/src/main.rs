@@ -4,6 +4,7 @@
 
 mod bench;
 mod bindings;
+mod chaos;
 mod claude;
 mod clients;
 mod demo;
@@ -53,6 +54,9 @@ cargo xtask COMMAND
   soak [--minutes N] [--release]
                   run hostile and healthy jobs side by side on one host for N minutes (10), and check that nothing grows
   bench [NAME]... measure the host against bare baselines, in release builds
+  bench chaos [--faults N] [--seed S]
+                  kill, stop and cut off hosts and NATS servers of a cluster N times (1000, some 7 s each), and check
+                  the history of all that was asked, answered and done; `test` has 5 faults, and `test --all` 25
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
   bindings [--check]
                   write the bindings in sdk/, after a change of wit/; or check that they are those of wit/
@@ -93,7 +97,10 @@ fn main() -> ExitCode {
         (Some("deny"), rest) if rest.is_empty() => deny::check(),
         (Some("fuzz"), rest) => fuzz::run_all(&rest),
         (Some("soak"), rest) => soak::run_for(&rest),
-        (Some("bench"), names) => bench::run_all(&names),
+        (Some("bench"), names) => match names.split_first() {
+            Some((name, options)) if name == "chaos" => chaos::run_for(options),
+            _ => bench::run_all(&names),
+        },
         (Some("help" | "--help" | "-h"), _) => {
             println!("{USAGE}");
             Ok(())
