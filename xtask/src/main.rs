@@ -33,6 +33,7 @@ cargo xtask COMMAND
   test [--all]    build everything, then check format, lints, dependencies, tests and documentation tests; with --all
                   also `clients`, sessions of the real Claude Code CLI, installed below target/ with npm, against a
                   local server, and a real `wkg` (on PATH, or GUILD_WKG) that reads the WIT package from a registry
+  demo cluster    carry ten jobs out on three hosts and three NATS servers, and kill a host meanwhile
   demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
   clients         run third-party MCP clients against a host: the official SDKs and the conformance suite; and build,
                   run and audit the workers of docs/tutorials/contract.md
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let done = match (arguments.next().as_deref(), arguments.collect::<Vec<_>>()) {
         (Some("demo"), rest) if rest.is_empty() => demo::show(),
+        (Some("demo"), rest) if rest == ["cluster"] => demo::cluster::show(),
         (Some("demo"), rest) if rest == ["hall"] => demo::hall::show(),
         (Some("test"), rest) if rest.is_empty() => test::run_checks(false),
         (Some("test"), rest) if rest == ["--all"] => test::run_checks(true),
