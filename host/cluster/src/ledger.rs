@@ -39,8 +39,13 @@ pub struct MemberJobs {
     member: MemberKey,
     needs: NeedsOf,
     holds: Holds,
+    tails: Tails,
     runtime: Handle,
 }
+
+/// The sequence up to which this host knows each job. A server that lags may answer with less, which would take back
+/// what callers were told.
+type Tails = Arc<Mutex<HashMap<JobId, u64>>>;
 
 /// The jobs that this host holds, each with the sequence by which it took the job.
 type Holds = Arc<Mutex<HashMap<JobId, u64>>>;
@@ -53,11 +58,30 @@ impl MemberJobs {
     /// The jobs of a member. Appends run on `runtime`, which has more than one thread, since the methods of the ledger
     /// block.
     pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, runtime: Handle) -> Self {
-        Self { keys: Keys::new(logs.clone()), logs, member, needs, holds: Holds::default(), runtime }
+        Self {
+            keys: Keys::new(logs.clone()),
+            logs,
+            member,
+            needs,
+            holds: Holds::default(),
+            tails: Tails::default(),
+            runtime,
+        }
     }
 
     fn name(&self, job: &JobId) -> JobName {
         JobName { member: self.member.clone(), job: job.clone() }
+    }
+
+    /// The sequence up to which this host knows a job.
+    fn tail(&self, job: &JobId) -> u64 {
+        lock(&self.tails).get(job).copied().unwrap_or(0)
+    }
+
+    fn note_tail(&self, job: &JobId, sequence: u64) {
+        let mut tails = lock(&self.tails);
+        let tail = tails.entry(job.clone()).or_default();
+        *tail = sequence.max(*tail);
     }
 
     /// The hold on a job that this host has taken, for [`guild_jobs::JobStore::adopt`].
@@ -66,6 +90,7 @@ impl MemberJobs {
         let writer = Writer::start(self.logs.clone(), self.name(job), taken, head, &self.runtime);
         let (job, since, holds, runtime) = (job.clone(), taken.tail, self.holds.clone(), self.runtime.clone());
         lock(&holds).insert(job.clone(), since);
+        self.note_tail(&job, since);
         Arc::new(HeldJob { writer, job, since, holds, runtime })
     }
 
@@ -76,6 +101,10 @@ impl MemberJobs {
     /// Returns an error when the job's picture cannot be read.
     pub fn news(&self, seen: &JobSeen) -> Result<News, StoreError> {
         let is_gone = seen.standing.holder == Holder::Gone;
+        match is_gone {
+            true => drop(lock(&self.tails).remove(&seen.name.job)),
+            false => self.note_tail(&seen.name.job, seen.sequence),
+        }
         let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };
         let is_older = || lock(&self.holds).get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
         Ok(News { head, is_held: seen.standing.holder == Holder::Held(self.logs.own().clone()) || is_older() })
@@ -154,14 +183,17 @@ impl Ledger for MemberJobs {
             Holder::Unborn | Holder::Gone => Err(Refused::Lost),
             _ => picture(&name, job.head.as_deref().unwrap_or_default()).map_err(unavailable),
         };
-        let decided = self.logs.decide(&name, |job| append(decide(&head_of(job).ok()?)?).ok());
+        let decide = |job: &Folded| append(decide(&head_of(job).ok()?)?).ok();
+        let decided = self.logs.decide(&name, self.tail(job), decide);
         let (before, is_stored) = wait(&self.runtime, decided).map_err(unavailable)?;
-        Ok((head_of(&before)?, is_stored))
+        let head = head_of(&before)?;
+        self.note_tail(job, before.tail + u64::from(is_stored));
+        Ok((head, is_stored))
     }
 
     fn fetch(&self, job: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync), into: &Dir) -> Result<(), Refused> {
         let fetched = async {
-            let job = self.logs.read(&self.name(job)).await.map_err(unavailable)?;
+            let job = self.logs.read_from(&self.name(job), self.tail(job)).await.map_err(unavailable)?;
             if matches!(job.standing.holder, Holder::Unborn | Holder::Gone) {
                 return Err(Refused::Lost);
             }
@@ -182,7 +214,7 @@ async fn give_back(logs: Logs, name: JobName) {
     let begun = Instant::now();
     while begun.elapsed() < DOUBT {
         sleep(PAUSE).await;
-        match logs.decide(&name, free).await {
+        match logs.decide(&name, 0, free).await {
             // A message can be on its way for a while.
             Ok((job, false)) if job.standing.holder == Holder::Unborn => {}
             Ok(_) => return,

@@ -38,8 +38,6 @@ const BARRIER: &str = "$KV.guild_memory._barrier.";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before a note is read again from a server that lags.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The pause before a host that starts asks for its notes again.
-const RETRY: Duration = Duration::from_millis(500);
 
 /// A note as it is stored.
 #[derive(Serialize, Deserialize)]
@@ -60,8 +58,13 @@ pub struct Memory {
     task: AbortHandle,
 }
 
+#[derive(Default)]
 struct Shelves {
     by_scope: Mutex<BTreeMap<String, Arc<Notes>>>,
+    /// The number of scopes that were added.
+    added: watch::Sender<u64>,
+    /// The number of those whose notes of before have been followed.
+    followed: watch::Sender<u64>,
     /// The sequence of the last message that the files have.
     seen: watch::Sender<u64>,
 }
@@ -69,7 +72,7 @@ struct Shelves {
 impl Memory {
     /// Follows the notes for a host.
     pub fn start(link: Link, host: &str, runtime: Handle) -> Self {
-        let shelves = Arc::new(Shelves { by_scope: Mutex::default(), seen: watch::channel(0).0 });
+        let shelves = Arc::new(Shelves::default());
         let task = runtime.spawn(shelves.clone().follow(link.clone())).abort_handle();
         Self { link, host: host.to_owned(), shelves, runtime, task }
     }
@@ -80,26 +83,22 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// Returns an error when the notes or the files cannot be read or written.
+    /// Returns an error when the files cannot be read or written.
     pub async fn shelf(&self, scope: &str, files: NoteFiles) -> Result<Box<dyn Shelf>, StoreError> {
         let scope = scope.replace('.', "=");
         let (link, runtime) = (self.link.clone(), self.runtime.clone());
         let notes = Arc::new(Notes { link, scope: scope.clone(), files, known: Mutex::default(), runtime });
         lock(&self.shelves.by_scope).insert(scope.clone(), notes.clone());
-        let messages = loop {
-            match self.link.read(MEMORY, &format!("{PREFIX}{scope}.>"), 1).await {
-                Err(StoreError::Unreachable(why)) => {
-                    tracing::warn!("the notes of {scope} are not read yet: {why}");
-                    sleep(RETRY).await;
-                }
-                read => break read?,
-            }
-        };
-        let filled = notes.clone();
-        let done = spawn_blocking(move || {
-            messages.iter().try_for_each(|message| filled.apply(message))?;
-            filled.remove_unknown()
+        let mut followed = self.shelves.followed.subscribe();
+        let mut number = 0;
+        self.shelves.added.send_modify(|added| {
+            *added += 1;
+            number = *added;
         });
+        // The sender lives as long as the memory.
+        let _ = followed.wait_for(|followed| *followed >= number).await;
+        let filled = notes.clone();
+        let done = spawn_blocking(move || filled.remove_unknown());
         let failed =
             |e: String| StoreError::Damaged(format!("the copy of the notes of {scope} cannot be written: {e}"));
         done.await.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
@@ -137,21 +136,38 @@ impl Drop for Memory {
 }
 
 impl Shelves {
+    /// Follows the notes, and begins anew with all of them when a scope is added. A read would not do: a server that lags
+    /// may lack notes that were passed over before the scope was there.
     async fn follow(self: Arc<Self>, link: Link) {
-        let mut watch = Watch::latest(link, MEMORY, false);
+        let mut added = self.added.subscribe();
         loop {
-            let Seen::Message(message) = watch.next().await else { continue };
-            let sequence = message.sequence;
-            let scope = message.subject.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
-            let notes = scope.and_then(|(scope, _)| lock(&self.by_scope).get(scope).cloned());
-            if let Some(notes) = notes {
-                let applied = spawn_blocking(move || notes.apply(&message)).await;
-                if let Ok(Err(e)) = applied {
-                    tracing::error!("a note of another host cannot be written: {e}");
+            let number = *added.borrow_and_update();
+            let mut watch = Watch::latest(link.clone(), MEMORY, false);
+            loop {
+                let seen = tokio::select! {
+                    seen = watch.next() => seen,
+                    _ = added.changed() => break,
+                };
+                match seen {
+                    Seen::Message(message) => self.apply(message).await,
+                    Seen::CaughtUp => drop(self.followed.send_replace(number)),
                 }
             }
-            self.seen.send_replace(sequence);
         }
+    }
+
+    /// Brings the files of a scope up to date with a message.
+    async fn apply(&self, message: Message) {
+        let sequence = message.sequence;
+        let scope = message.subject.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
+        let notes = scope.and_then(|(scope, _)| lock(&self.by_scope).get(scope).cloned());
+        if let Some(notes) = notes {
+            let applied = spawn_blocking(move || notes.apply(&message)).await;
+            if let Ok(Err(e)) = applied {
+                tracing::error!("a note of another host cannot be written: {e}");
+            }
+        }
+        self.seen.send_replace(sequence);
     }
 }
 
