@@ -52,6 +52,8 @@ struct State {
     members: BTreeMap<MemberKey, BTreeMap<u64, JobName>>,
     /// The place of each job above.
     jobs: HashMap<JobName, (u64, Open)>,
+    /// The number of those above that wait.
+    waiting: usize,
     /// The jobs that this host is taking.
     taking: HashSet<JobName>,
     /// When each other host took a job.
@@ -114,6 +116,7 @@ impl Queue {
                 if let Some(owner) = &holder {
                     state.takes.insert(owner.host.clone(), Instant::now());
                 }
+                state.waiting += usize::from(holder.is_none());
                 let open = Open { needs: seen.needs.clone(), holder, since: Instant::now() };
                 state.members.entry(seen.name.member.clone()).or_default().insert(seen.sequence, seen.name.clone());
                 state.jobs.insert(seen.name.clone(), (seen.sequence, open));
@@ -123,7 +126,7 @@ impl Queue {
 
     /// The number of jobs that wait.
     pub fn waiting(&self) -> usize {
-        self.state().jobs.values().filter(|(_, open)| open.holder.is_none()).count()
+        self.state().waiting
     }
 
     /// How long the job that waits longest has waited, as far as this host has seen.
@@ -208,7 +211,8 @@ impl Queue {
 
 impl State {
     fn remove(&mut self, name: &JobName) {
-        let Some((sequence, _)) = self.jobs.remove(name) else { return };
+        let Some((sequence, open)) = self.jobs.remove(name) else { return };
+        self.waiting -= usize::from(open.holder.is_none());
         if let Some(jobs) = self.members.get_mut(&name.member) {
             jobs.remove(&sequence);
             if jobs.is_empty() {
@@ -303,8 +307,12 @@ mod tests {
         {
             queue.hear(&seen(member, job, sequence, Holder::Waiting), &owner("a"));
         }
+        assert_eq!(queue.waiting(), 5);
         let order: Vec<_> = std::iter::from_fn(|| take(&queue, &[], false)).collect();
         assert_eq!(order, ["x1", "y1", "x2", "y2", "x3"]);
+        queue.claimed(&seen("x", "x1", 1, Holder::Waiting).name, true);
+        queue.hear(&seen("y", "y1", 6, Holder::Held(owner("b"))), &owner("a"));
+        assert_eq!(queue.waiting(), 3);
     }
 
     #[test]

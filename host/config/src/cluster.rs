@@ -2,6 +2,7 @@
 
 use std::{
     net::IpAddr,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -21,6 +22,8 @@ const SILENT_SECONDS: (u64, u64) = (25, 30);
 const STOP_SECONDS: (u64, u64) = (15, 20);
 /// The seconds by which a host stops before others take its jobs over, at least.
 const MARGIN_SECONDS: u64 = 5;
+/// The default of `queued_jobs`.
+const QUEUED_JOBS: usize = 100_000;
 /// The most characters of the name of a cluster or of a host in it.
 const NAME_CHARS: usize = 64;
 
@@ -55,6 +58,9 @@ pub(crate) struct WrittenCluster {
     /// The seconds after which this host, if NATS does not acknowledge that it lives, begins no job, no model request and
     /// no tool call with an effect: at least 15, and at least 5 less than `silent_seconds`. Default: `20`.
     stop_seconds: Option<Spanned<u64>>,
+    /// The most jobs of the cluster that wait for a place. This host refuses a dispatch beyond it (-32000). Default:
+    /// `100000`.
+    queued_jobs: Option<NonZeroU32>,
 }
 
 /// `[cluster]` of guild.toml.
@@ -80,6 +86,8 @@ pub struct ClusterOptions {
     pub silent: Duration,
     /// How long after its last acknowledged sign of life this host still begins something.
     pub stop: Duration,
+    /// The most jobs of the cluster that wait for a place.
+    pub queued_jobs: usize,
 }
 
 impl WrittenCluster {
@@ -123,6 +131,7 @@ impl WrittenCluster {
             url: cluster.url.as_ref().map(|at| http("url", at)).transpose()?,
             silent: Duration::from_secs(silent),
             stop: Duration::from_secs(stop),
+            queued_jobs: cluster.queued_jobs.map_or(QUEUED_JOBS, |jobs| jobs.get() as usize),
         })
     }
 }

@@ -547,6 +547,7 @@ fn a_mistake_in_a_cluster_names_its_key() {
         ("https://host-a.example.org:7433", "host-a:7433", "cluster.url"),
         ("host = \"host-a\"", "silent_seconds = 24", "cluster.silent_seconds: 24 has to be at least 25"),
         ("host = \"host-a\"", "stop_seconds = 14", "cluster.stop_seconds: 14 has to be at least 15"),
+        ("host = \"host-a\"", "queued_jobs = 0", "cluster.queued_jobs"),
         ("host = \"host-a\"", "stop_seconds = 26", "cluster.stop_seconds: 26 has to be at least 5 less than"),
     ] {
         let text = CLUSTER.replace(right, wrong);

@@ -59,6 +59,8 @@ pub(crate) struct Cluster {
     logs: Logs,
     presence: Presence,
     queue: Queue,
+    /// The most jobs that may wait for a place (`queued_jobs`).
+    queued_jobs: usize,
     memory: Memory,
     /// The beginning of the ids of events, which is the same at each host.
     log_id: String,
@@ -126,6 +128,7 @@ impl Cluster {
             logs,
             presence,
             queue: Queue::default(),
+            queued_jobs: options.queued_jobs,
             memory,
             log_id,
             members: Mutex::default(),
@@ -168,6 +171,23 @@ impl Cluster {
     /// Returns an error when the store does not answer.
     pub(crate) async fn notes_of_now(&self) -> Result<(), RpcError> {
         self.memory.barrier().await.map_err(|e| RpcError::busy(e.to_string()))
+    }
+
+    /// Refuses a dispatch while as many jobs wait for a place as may.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the setting.
+    pub(crate) fn check_queue(&self) -> Result<(), RpcError> {
+        let waiting = self.queue.waiting();
+        if waiting < self.queued_jobs {
+            return Ok(());
+        }
+        record::limit_reached("queued_jobs");
+        Err(RpcError::busy(format!(
+            "{waiting} jobs of the cluster wait for a place, and no more may by `queued_jobs` in [cluster] of guild.toml; \
+             try again when some have begun, or add places: hosts, or `sessions` of the runtimes"
+        )))
     }
 
     /// The jobs of a member, of which this host has one list as long as it runs.
