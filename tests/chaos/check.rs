@@ -1,6 +1,6 @@
-//! Checks a history: what a cluster promises, whatever fails, as a pure function.
+//! Checks the promises of a cluster on a history, as a pure function.
 //!
-//! The numbers in the findings are those of the checks below.
+//! Each check has a number, with which its findings begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use super::history::{Entry, Millis, Span};
 const LAG: Millis = 2_000;
 /// How long after a fault a host may lag behind: it reads its view of the jobs, and connects again.
 const RECOVERY: Millis = 20_000;
-/// The tool calls with an effect at a place that the host does not know.
+/// The tool whose effects are counted outside of the hosts.
 const EFFECT: &str = "box__do";
 
-/// All that contradicts the promises, in sentences.
+/// The contradictions between a history and the promises, in sentences.
 pub(super) fn findings(entries: &[Entry]) -> Vec<String> {
     let checks = [outcomes, agreement, finality, effects, turns, notes, events, logs, leftovers];
     checks.into_iter().flat_map(|check| check(entries)).collect()
@@ -111,7 +111,7 @@ fn agreement(entries: &[Entry]) -> Vec<String> {
     found
 }
 
-/// What was seen of a job: by whom, and the status; none where it was unknown.
+/// An answer about a job, with its status; none where the job was unknown.
 type Sight<'a> = (&'a Span, Option<&'a str>);
 
 /// (3) Nothing but an end follows an end, and a job that was cancelled or deleted stays so.

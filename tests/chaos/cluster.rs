@@ -25,7 +25,7 @@ pub(super) const HOSTS: [&str; 3] = ["a", "b", "c"];
 pub(super) const NODES: usize = 3;
 /// The member whose jobs are dispatched.
 pub(super) const MEMBER: &str = "worker";
-/// How long one answer of a host is waited for.
+/// The timeout of a request to a host.
 const ANSWER: Duration = Duration::from_secs(15);
 
 /// A host's home, its connections, and its process, which a supervisor starts again.
@@ -36,7 +36,7 @@ pub(super) struct Slot {
     proxies: Vec<Proxy>,
     process: Mutex<Option<Host>>,
     is_wanted: AtomicBool,
-    /// What processes that have ended printed.
+    /// The output of processes that have ended.
     printed: Mutex<String>,
     _provider: Provider,
 }
@@ -130,7 +130,7 @@ impl Slot {
         }
     }
 
-    /// All that its processes have printed.
+    /// The output of all its processes.
     pub(super) fn output(&self) -> String {
         let now = self.process.lock().unwrap().as_ref().map(Host::output).unwrap_or_default();
         self.printed.lock().unwrap().clone() + &now
@@ -160,7 +160,7 @@ impl Slot {
         }
     }
 
-    /// Ends the process as an operator does, and returns its id.
+    /// Ends the process as an operator does.
     pub(super) fn stop(&self) {
         self.is_wanted.store(false, Ordering::Relaxed);
         if let Some(process) = self.process.lock().unwrap().take() {

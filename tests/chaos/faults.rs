@@ -17,7 +17,7 @@ use super::{
 /// The time between the beginnings of two faults, at least and at most.
 const PAUSE: (u64, u64) = (5_000, 9_000);
 
-/// What a fault happens to.
+/// The process, or the connections, that a fault is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Host(usize),
@@ -25,7 +25,7 @@ pub(super) enum Target {
     AllNodes,
 }
 
-/// What happens.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Kill,
@@ -145,7 +145,7 @@ impl Fault {
         }
     }
 
-    /// Makes it happen, and heals it.
+    /// Causes the fault, and heals it after its time.
     fn happen(self, cluster: &Cluster, recorder: &Recorder) {
         let began = recorder.now();
         match self.target {
@@ -194,7 +194,7 @@ impl Fault {
     }
 }
 
-/// Makes the faults happen, and returns when all are healed.
+/// Causes the faults one after the other, and returns when all are healed.
 pub(super) fn happen(faults: &[Fault], cluster: &Cluster, recorder: &Recorder) {
     thread::scope(|scope| {
         for fault in faults {

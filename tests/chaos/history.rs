@@ -1,4 +1,4 @@
-//! The history of a run: what was asked, answered, done and broken, and when.
+//! The history of a run: the requests, answers, effects and faults, with their times.
 
 use std::{
     fs,

@@ -40,7 +40,7 @@ use self::{
 const FAULTS: &str = "GUILD_CHAOS_FAULTS";
 const SEED: &str = "GUILD_CHAOS_SEED";
 const CALLERS: u64 = 8;
-/// The interval of looks at something that is waited for.
+/// The interval at which a condition is checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// The time that hosts have to become ready, and jobs to end, once all faults are healed.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -74,12 +74,12 @@ fn a_cluster_under_faults_keeps_its_promises() {
     );
 }
 
-/// What came of a run.
+/// The outcome of a run.
 struct Run {
     history: Vec<Entry>,
     /// Errors that callers should not have seen.
     errors: Vec<String>,
-    /// What each host printed.
+    /// The output of each host.
     printed: Vec<(&'static str, String)>,
 }
 

@@ -20,7 +20,8 @@ const DONE: [(&str, &str); 5] = [
     ("log_question", "The question is logged."),
     ("write_artifact", "The artifact is written."),
 ];
-/// The jobs that store a note: more would be condensed, and no longer be found by their keys.
+/// The jobs that store a note: every third one up to this key, and then one of so many. More notes would be condensed,
+/// and no longer be found by their keys.
 const NOTES: (u32, u32) = (150, 20);
 
 /// The task of the job with this key.
@@ -35,9 +36,9 @@ pub(super) fn calls(key: u32, effects: &str) -> Vec<(&'static str, Value)> {
     let decision = json!({"question": format!("which of {key}?"), "decision": "the first", "reasoning": "it is near"});
     let question = ("log_question", json!({"question": format!("who asked for {key}?")}));
     let artifact = ("write_artifact", json!({"path": format!("bill-{key}.txt"), "contents": format!("{key} coins")}));
-    let has_note = if key < NOTES.0 { key % 3 == 0 } else { key % NOTES.1 == 0 };
+    let has_note = if key < NOTES.0 { key.is_multiple_of(3) } else { key.is_multiple_of(NOTES.1) };
     let middle = if has_note { note } else { ("record_decision", decision) };
-    let more = if key % 2 == 0 { question } else { artifact };
+    let more = if key.is_multiple_of(2) { question } else { artifact };
     vec![effect(0), middle, effect(2), more, ("submit_result", json!({"output": format!("errand {key} is done")}))]
 }
 
@@ -48,7 +49,7 @@ fn number_after(text: &str, name: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// What a request tells about its session.
+/// The entry of a request: its session, its turn and the results that the model was told.
 fn request(host: &str, received: &Received, at: u64, effects: &str) -> Option<Entry> {
     let messages = received.body["messages"].as_array()?;
     let of = |role: &'static str| messages.iter().filter(move |message| message["role"] == role);
