@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -41,8 +41,13 @@ pub struct MemberJobs {
     needs: NeedsOf,
     holds: Holds,
     presence: Arc<Presence>,
+    tails: Tails,
     runtime: Handle,
 }
+
+/// The sequence up to which this host knows each job. A server that lags may answer with less, which would take back
+/// what callers were told.
+type Tails = Arc<Mutex<HashMap<JobId, u64>>>;
 
 /// The jobs that this host holds, each with the sequence by which it took the job.
 type Holds = Arc<watch::Sender<HashMap<JobId, u64>>>;
@@ -51,7 +56,20 @@ impl MemberJobs {
     /// The jobs of a member. Appends run on `runtime`, which has more than one thread, since the methods of the ledger
     /// block.
     pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, presence: Arc<Presence>, runtime: Handle) -> Self {
-        Self { keys: Keys::new(logs.clone()), logs, member, needs, holds: Holds::default(), presence, runtime }
+        Self {
+            keys: Keys::new(logs.clone()),
+            logs,
+            member,
+            needs,
+            holds: Holds::default(),
+            presence,
+            tails: Tails::default(),
+            runtime,
+        }
+    }
+
+    fn tails(&self) -> MutexGuard<'_, HashMap<JobId, u64>> {
+        self.tails.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until this host holds none of the member's jobs.
@@ -63,6 +81,17 @@ impl MemberJobs {
         JobName { member: self.member.clone(), job: job.clone() }
     }
 
+    /// The sequence up to which this host knows a job.
+    fn tail(&self, job: &JobId) -> u64 {
+        self.tails().get(job).copied().unwrap_or(0)
+    }
+
+    fn note_tail(&self, job: &JobId, sequence: u64) {
+        let mut tails = self.tails();
+        let tail = tails.entry(job.clone()).or_default();
+        *tail = sequence.max(*tail);
+    }
+
     /// The hold on a job that this host has taken, for [`guild_jobs::JobStore::adopt`].
     pub fn hold(&self, job: &JobId, taken: &Folded) -> Arc<dyn Hold> {
         let head = taken.head.clone().unwrap_or_default();
@@ -70,6 +99,7 @@ impl MemberJobs {
         self.holds.send_modify(|holds| {
             holds.insert(job.clone(), taken.tail);
         });
+        self.note_tail(job, taken.tail);
         Arc::new(HeldJob { writer, name: job.clone(), since: taken.tail, jobs: self.clone() })
     }
 
@@ -80,6 +110,10 @@ impl MemberJobs {
     /// Returns an error when the job's picture cannot be read.
     pub fn news(&self, seen: &JobSeen) -> Result<News, StoreError> {
         let is_gone = seen.standing.holder == Holder::Gone;
+        match is_gone {
+            true => drop(self.tails().remove(&seen.name.job)),
+            false => self.note_tail(&seen.name.job, seen.sequence),
+        }
         let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };
         let is_older = || self.holds.borrow().get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
         Ok(News { head, is_held: seen.standing.holder == Holder::Held(self.logs.own().clone()) || is_older() })
@@ -158,14 +192,17 @@ impl Ledger for MemberJobs {
             Holder::Unborn | Holder::Gone => Err(Refused::Lost),
             _ => picture(&name, job.head.as_deref().unwrap_or_default()).map_err(unavailable),
         };
-        let decided = self.logs.decide(&name, |job| append(decide(&head_of(job).ok()?)?).ok());
+        let decide = |job: &Folded| append(decide(&head_of(job).ok()?)?).ok();
+        let decided = self.logs.decide(&name, self.tail(job), decide);
         let (before, is_stored) = wait(&self.runtime, decided).map_err(unavailable)?;
-        Ok((head_of(&before)?, is_stored))
+        let head = head_of(&before)?;
+        self.note_tail(job, before.tail + u64::from(is_stored));
+        Ok((head, is_stored))
     }
 
     fn fetch(&self, job: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync), into: &Dir) -> Result<(), Refused> {
         let fetched = async {
-            let job = self.logs.read(&self.name(job)).await.map_err(unavailable)?;
+            let job = self.logs.read_from(&self.name(job), self.tail(job)).await.map_err(unavailable)?;
             if matches!(job.standing.holder, Holder::Unborn | Holder::Gone) {
                 return Err(Refused::Lost);
             }
@@ -186,7 +223,7 @@ async fn give_back(logs: Logs, name: JobName) {
     let begun = Instant::now();
     while begun.elapsed() < DOUBT {
         sleep(PAUSE).await;
-        match logs.decide(&name, free).await {
+        match logs.decide(&name, 0, free).await {
             // A message can be on its way for a while.
             Ok((job, false)) if job.standing.holder == Holder::Unborn => {}
             Ok(_) => return,

@@ -16,7 +16,7 @@ use async_nats::{HeaderMap, header};
 use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{JobId, MemberKey};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     blobs::Blobs,
@@ -38,6 +38,8 @@ pub(crate) const NEEDS: &str = "Guild-Needs";
 /// The header with the events of the message, as a JSON array.
 pub(crate) const EVENTS: &str = "Guild-Events";
 
+/// The pause before a server that lags is asked again.
+const LAG: Duration = Duration::from_millis(50);
 /// Bytes of a text in a record; a longer one is a blob.
 const TEXT_BYTES: usize = 256 * 1024;
 /// Bytes of the records of one message.
@@ -139,6 +141,26 @@ impl Logs {
             self.fold(&mut job, &message)?;
         }
         Ok(job)
+    }
+
+    /// A job as its log says at the sequence `least` or later: a server that lags is asked again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the log cannot be read, or no server has it up to there in time.
+    pub async fn read_from(&self, name: &JobName, least: u64) -> Result<Folded, StoreError> {
+        let begun = Instant::now();
+        loop {
+            let job = self.read(name).await?;
+            if job.tail >= least {
+                return Ok(job);
+            }
+            if begun.elapsed() > self.patience {
+                let why = format!("the servers that answer have {} up to {}, not to {least}", name.subject(), job.tail);
+                return Err(StoreError::Unreachable(why));
+            }
+            sleep(LAG).await;
+        }
     }
 
     /// The records of a message.
@@ -299,8 +321,8 @@ impl Logs {
     }
 
     /// Appends to a job that this host need not hold, as its end or its deletion: `decide` makes the append of the job as
-    /// it is, or `None` where there is nothing to do. It is asked again when others append meanwhile. Returns the job
-    /// before the append, and whether it was appended.
+    /// it is, at the sequence `least` or later, or `None` where there is nothing to do. It is asked again when others append
+    /// meanwhile. Returns the job before the append, and whether it was appended.
     ///
     /// # Errors
     ///
@@ -308,11 +330,12 @@ impl Logs {
     pub async fn decide(
         &self,
         name: &JobName,
+        least: u64,
         decide: impl Fn(&Folded) -> Option<Append>,
     ) -> Result<(Folded, bool), StoreError> {
         let begun = Instant::now();
         loop {
-            let job = self.read(name).await?;
+            let job = self.read_from(name, least).await?;
             let Some(append) = decide(&job) else { return Ok((job, false)) };
             let after = After::of(&job, &append.records);
             match self.append(name, job.tail, append, &after).await? {

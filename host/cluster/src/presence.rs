@@ -60,8 +60,17 @@ pub struct Card {
     pub hall: bool,
     /// The members that it serves, with the digests of what was published.
     pub members: BTreeMap<String, String>,
+    /// The milliseconds for which it has to be silent before another host declares it dead.
+    pub silent_millis: u64,
     /// Digests of its settings, by their names, so that differences between hosts can be named.
     pub settings: BTreeMap<String, String>,
+}
+
+impl Card {
+    /// How long the host has to be silent before a host with these times declares it dead: as long as either says.
+    fn silent(&self, times: &Times) -> Duration {
+        times.silent.max(Duration::from_millis(self.silent_millis))
+    }
 }
 
 /// A card as it is stored.
@@ -213,10 +222,11 @@ impl Presence {
         link: Link,
         key: Key,
         identity: Identity,
-        card: Card,
+        mut card: Card,
         times: Times,
         runtime: &Handle,
     ) -> Result<Self, StoreError> {
+        card.silent_millis = u64::try_from(times.silent.as_millis()).unwrap_or(u64::MAX);
         let state = Mutex::new(State { card, ..State::default() });
         let cards = read_cards(&link, &key, 0).await?;
         if cards.hosts.is_empty() && !cards.unsealed.is_empty() {
@@ -230,7 +240,7 @@ impl Presence {
             && entry.dead_by.is_none()
             && entry.directory != shared.identity.directory
         {
-            sleep(times.silent).await;
+            sleep(entry.card.silent(&times)).await;
             let now = shared.last(host).await?;
             if now.as_ref().is_some_and(|(now, _)| now != before) {
                 return Err(StoreError::SameName(host.clone()));
@@ -548,8 +558,8 @@ impl Shared {
             let (now, state) = (now(), self.state());
             let connected = now.saturating_sub(state.connected);
             let is_silent = |other: &&Other| {
-                other.entry.dead_by.is_none()
-                    && may_declare_dead(now.saturating_sub(other.seen), connected, &self.times)
+                let times = Times { silent: other.entry.card.silent(&self.times), ..self.times };
+                other.entry.dead_by.is_none() && may_declare_dead(now.saturating_sub(other.seen), connected, &times)
             };
             state.others.values().filter(is_silent).map(|other| (other.entry.clone(), other.sequence)).collect()
         };

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cap_tempfile::{TempDir, ambient_authority};
@@ -21,7 +21,8 @@ use guild_cluster::{
 use guild_contract::{Limits, manifest::Scope};
 use guild_fs::clock::SystemClock;
 use guild_jobs::{MemoryStore, memory::shelf::NoteFiles};
-use tokio::{runtime::Handle, task::spawn_blocking};
+use serde_json::json;
+use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
 #[tokio::test]
 async fn one_key_makes_one_job_though_two_hosts_are_asked_at_once() {
@@ -128,6 +129,18 @@ async fn memory(memory: &Memory, directory: &TempDir) -> Arc<MemoryStore> {
     let shelf =
         memory.shelf("worker.tools/text.kit", NoteFiles::new(directory, "memory".into()).unwrap()).await.unwrap();
     MemoryStore::open_on(shelf, Scope::Worker, Arc::new(Limits::default()), Arc::new(SystemClock))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_starts_during_an_outage_has_its_notes_afterwards() {
+    let (mut nats, link) = single().await;
+    let (here, at_a) = (Memory::start(link, "a", Handle::current()), TempDir::new(ambient_authority()).unwrap());
+    nats.kill(0);
+    let opened = memory(&here, &at_a);
+    tokio::pin!(opened);
+    assert!(timeout(Duration::from_secs(3), &mut opened).await.is_err(), "it waits longer than for one answer");
+    nats.restart(0);
+    assert_eq!(opened.await.load("any").unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

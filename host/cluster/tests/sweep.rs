@@ -36,7 +36,7 @@ async fn a_sweep_leaves_all_that_a_job_or_a_member_names_and_removes_the_rest_on
     let logs = host(&link, "a");
     let (kept, deleted) = (ended(&logs, "kept", 1).await, ended(&logs, "deleted", 2).await);
     let gone = Append { records: vec![Record::Gone], ..Append::default() };
-    assert!(logs.decide(&deleted, |_| Some(gone.clone())).await.unwrap().1);
+    assert!(logs.decide(&deleted, 0, |_| Some(gone.clone())).await.unwrap().1);
     let files = BTreeMap::from([("component.wasm".to_owned(), Bytes::from(vec![3; 700_000]))]);
     let published = Members::new(link.clone(), key()).publish(&kept.member, files).await.unwrap();
     let before = logs.read(&kept).await.unwrap();

@@ -81,6 +81,8 @@ pub(crate) struct Cluster {
     logs: Logs,
     presence: Arc<Presence>,
     queue: Queue,
+    /// The most jobs that may wait for a place (`queued_jobs`).
+    queued_jobs: usize,
     memory: Memory,
     /// The jobs that this host has gone on with after another host had begun them.
     takeovers: AtomicU64,
@@ -140,7 +142,8 @@ impl Cluster {
         let settings = settings(config, &Key::new(key), &roots);
         let card = Card { url, version, roots, settings, ..Card::default() };
         let (identity, runtime) = (Identity { owner, directory }, Handle::current());
-        let joined = Presence::join(link.clone(), Key::new(key), identity, card, Times::default(), &runtime);
+        let times = Times { silent: options.silent, stop: options.stop, ..Times::default() };
+        let joined = Presence::join(link.clone(), Key::new(key), identity, card, times, &runtime);
         let presence = Arc::new(joined.await.map_err(|e| e.to_string())?);
         let lives = presence.clone();
         let is_over = Arc::new(move |owner: &Owner| lives.is_over(owner));
@@ -153,6 +156,7 @@ impl Cluster {
             logs,
             presence,
             queue: Queue::default(),
+            queued_jobs: options.queued_jobs,
             memory,
             takeovers: AtomicU64::default(),
             log_id,
@@ -202,6 +206,23 @@ impl Cluster {
             return Err(RpcError::busy(CUT_OFF));
         }
         self.memory.barrier().await.map_err(|e| RpcError::busy(e.to_string()))
+    }
+
+    /// Refuses a dispatch while as many jobs wait for a place as may.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the setting.
+    pub(crate) fn check_queue(&self) -> Result<(), RpcError> {
+        let waiting = self.queue.waiting();
+        if waiting < self.queued_jobs {
+            return Ok(());
+        }
+        record::limit_reached("queued_jobs");
+        Err(RpcError::busy(format!(
+            "{waiting} jobs of the cluster wait for a place, and no more may by `queued_jobs` in [cluster] of guild.toml; \
+             try again when some have begun, or add places: hosts, or `sessions` of the runtimes"
+        )))
     }
 
     /// The jobs of a member, of which this host has one list as long as it runs.

@@ -65,8 +65,13 @@ pub struct Memory {
     task: AbortHandle,
 }
 
+#[derive(Default)]
 struct Shelves {
     by_scope: Mutex<BTreeMap<String, Arc<Notes>>>,
+    /// The number of scopes that were added.
+    added: watch::Sender<u64>,
+    /// The number of those whose notes of before have been followed.
+    followed: watch::Sender<u64>,
     /// The sequence of the last message that the files have.
     seen: watch::Sender<u64>,
 }
@@ -74,17 +79,18 @@ struct Shelves {
 impl Memory {
     /// Follows the notes for a host.
     pub fn start(link: Link, own: Owner, is_over: IsOver, runtime: Handle) -> Self {
-        let shelves = Arc::new(Shelves { by_scope: Mutex::default(), seen: watch::channel(0).0 });
+        let shelves = Arc::new(Shelves::default());
         let task = runtime.spawn(shelves.clone().follow(link.clone())).abort_handle();
         Self { link, own, is_over, shelves, runtime, task }
     }
 
     /// The shelf of a scope, as a member's or a project's, with its copy in `files`, which this process alone changes.
-    /// `scope` is any name.
+    /// `scope` is any name. It waits as long as the store is away: a host that starts during an outage serves its members
+    /// after the outage.
     ///
     /// # Errors
     ///
-    /// Returns an error when the notes cannot be read.
+    /// Returns an error when the files cannot be read or written.
     pub async fn shelf(&self, scope: &str, files: NoteFiles) -> Result<Box<dyn Shelf>, StoreError> {
         let scope = scope.replace('.', "=");
         let notes = Arc::new(Notes {
@@ -97,12 +103,16 @@ impl Memory {
             runtime: self.runtime.clone(),
         });
         lock(&self.shelves.by_scope).insert(scope.clone(), notes.clone());
-        let messages = self.link.read(MEMORY, &format!("{PREFIX}{scope}.>"), 1).await?;
-        let filled = notes.clone();
-        let done = spawn_blocking(move || {
-            messages.iter().try_for_each(|message| filled.apply(message))?;
-            filled.remove_unknown()
+        let mut followed = self.shelves.followed.subscribe();
+        let mut number = 0;
+        self.shelves.added.send_modify(|added| {
+            *added += 1;
+            number = *added;
         });
+        // The sender lives as long as the memory.
+        let _ = followed.wait_for(|followed| *followed >= number).await;
+        let filled = notes.clone();
+        let done = spawn_blocking(move || filled.remove_unknown());
         let failed =
             |e: String| StoreError::Damaged(format!("the copy of the notes of {scope} cannot be written: {e}"));
         done.await.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
@@ -140,21 +150,38 @@ impl Drop for Memory {
 }
 
 impl Shelves {
+    /// Follows the notes, and begins anew with all of them when a scope is added. A read would not do: a server that lags
+    /// may lack notes that were passed over before the scope was there.
     async fn follow(self: Arc<Self>, link: Link) {
-        let mut watch = Watch::latest(link, MEMORY, false);
+        let mut added = self.added.subscribe();
         loop {
-            let Seen::Message(message) = watch.next().await else { continue };
-            let sequence = message.sequence;
-            let scope = message.subject.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
-            let notes = scope.and_then(|(scope, _)| lock(&self.by_scope).get(scope).cloned());
-            if let Some(notes) = notes {
-                let applied = spawn_blocking(move || notes.apply(&message)).await;
-                if let Ok(Err(e)) = applied {
-                    tracing::error!("a note of another host cannot be written: {e}");
+            let number = *added.borrow_and_update();
+            let mut watch = Watch::latest(link.clone(), MEMORY, false);
+            loop {
+                let seen = tokio::select! {
+                    seen = watch.next() => seen,
+                    _ = added.changed() => break,
+                };
+                match seen {
+                    Seen::Message(message) => self.apply(message).await,
+                    Seen::CaughtUp => drop(self.followed.send_replace(number)),
                 }
             }
-            self.seen.send_replace(sequence);
         }
+    }
+
+    /// Brings the files of a scope up to date with a message.
+    async fn apply(&self, message: Message) {
+        let sequence = message.sequence;
+        let scope = message.subject.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
+        let notes = scope.and_then(|(scope, _)| lock(&self.by_scope).get(scope).cloned());
+        if let Some(notes) = notes {
+            let applied = spawn_blocking(move || notes.apply(&message)).await;
+            if let Ok(Err(e)) = applied {
+                tracing::error!("a note of another host cannot be written: {e}");
+            }
+        }
+        self.seen.send_replace(sequence);
     }
 }
 

@@ -416,7 +416,7 @@ impl JobStore {
         {
             match &self.context.ledger {
                 None => self.compare(&id),
-                Some(ledger) => self.look_for(ledger, &id),
+                Some(ledger) => self.look_for(ledger, &id)?,
             }
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
