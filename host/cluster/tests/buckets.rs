@@ -179,6 +179,18 @@ async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_barrier() {
     assert!(spawn_blocking(move || deleted.delete("shared")).await.unwrap().unwrap());
     here.barrier().await.unwrap();
     assert_eq!(a.load("shared").unwrap(), None);
+    // A person's edit of a copy does not count, and hinders nobody.
+    at_a.write("memory/a-1.md", "by hand").unwrap();
+    let edited = a.clone();
+    let stored = spawn_blocking(move || edited.store("a-1", "by the host", None));
+    stored.await.unwrap().unwrap();
+    there.barrier().await.unwrap();
+    at_a.remove_file("memory/a-2.md").unwrap();
+    let removed = a.clone();
+    spawn_blocking(move || removed.append("a-2", "and more", None, None)).await.unwrap().unwrap();
+    there.barrier().await.unwrap();
+    assert_eq!(b.load("a-1").unwrap().as_deref(), Some("by the host"));
+    assert_eq!(b.load("a-2").unwrap().as_deref(), Some("own\nand more"));
     // A host that joins later has the same.
     let late = TempDir::new(ambient_authority()).unwrap();
     let third = notes(connect(&nats, "c").await, "c");

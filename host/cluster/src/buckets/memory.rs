@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use async_nats::HeaderMap;
@@ -249,10 +249,43 @@ impl Notes {
         self.files.remove(&there).map(|_| ())
     }
 
+    /// Brings a file back that somebody has changed: it is a copy, and what hosts share counts.
+    fn mend(&self, key: &str) -> io::Result<()> {
+        let (known, now) = {
+            let known = lock(&self.known);
+            (known.get(key).copied(), Fingerprint::at(self.files.dir()?, file(key))?)
+        };
+        if now == known.and_then(|known| known.file) {
+            return Ok(());
+        }
+        tracing::warn!(scope = self.scope, key, "the copy of a note was changed by hand, and is made anew");
+        let Some(known) = known else {
+            return now.map_or(Ok(()), |now| self.files.remove(&[(key, now)]).map(drop));
+        };
+        let (subject, begun) = (self.subject(key), Instant::now());
+        let last = wait(&self.runtime, async {
+            loop {
+                match self.link.last(MEMORY, &subject).await? {
+                    Some(last) if last.sequence >= known.sequence => return Ok(last),
+                    _ if begun.elapsed() > PATIENCE => {
+                        return Err(StoreError::Unreachable(format!("the servers that answer lag behind with {key}")));
+                    }
+                    _ => sleep(PAUSE).await,
+                }
+            }
+        });
+        let last = last.map_err(io::Error::other)?;
+        lock(&self.known).remove(key);
+        self.apply(&last)
+    }
+
     /// Changes a note whose file is `expected`, at all hosts, and then here.
     fn change(&self, key: &str, note: &Note, expected: Option<Fingerprint>) -> Result<(), NotChanged> {
         let before = lock(&self.known).get(key).copied();
         let now = Fingerprint::at(self.files.dir()?, file(key))?;
+        if now != before.and_then(|before| before.file) {
+            self.mend(key)?;
+        }
         if now != expected || before.is_some_and(|before| before.file != expected) {
             return Err(NotChanged::Outdated);
         }
