@@ -56,6 +56,7 @@ impl Made {
         }
         home.set("GUILD_CONFIG", home.path("guild.toml").to_str().unwrap());
         home.quick("quick");
+        home.endless("endless");
         home
     }
 
@@ -242,7 +243,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn a_cluster_of_three_nodes_works_as_init_wrote_it() {
-    let made = Made::new(3, "a,b", &[]);
+    let mut made = Made::new(3, "a,b", &[]);
     let homes = ["a", "b"].map(|name| made.host(name));
     let [a, b] = [homes[0].serve_roster(&[]), homes[1].serve_roster(&[])];
     let id = a.at("quick").start("ends");
@@ -250,7 +251,18 @@ fn a_cluster_of_three_nodes_works_as_init_wrote_it() {
     assert_eq!(b.at("quick").ended(&id)["status"], "completed");
     assert_eq!(a.at("quick").result(&id).unwrap(), b.at("quick").result(&id).unwrap());
     b.at("quick").delete(&id).unwrap();
+    // A key, a file that is too large for a record, and a job that goes from host to host.
+    let file = json!([{"path": "a.bin", "text": "x".repeat(400_000)}]);
+    let dispatch = json!({"description": "d", "task": "t", "key": "once", "attachments": file});
+    let [first, again] = [&a, &b].map(|host| host.at("endless").dispatch(dispatch.clone()).unwrap());
+    assert_eq!(first, again);
+    until_known(&b.at("endless"), &first, "running");
     a.stop();
+    assert_eq!(b.at("endless").ended(&first)["status"], "failed");
+    for node in 0..3 {
+        let log = made.nats.log(node);
+        assert!(!log.contains("Violation"), "{log}");
+    }
 }
 
 #[test]
