@@ -20,6 +20,7 @@ mod authors;
 mod backup;
 mod bridge;
 mod browser;
+mod chaos;
 mod claude;
 mod cli;
 mod client;

@@ -1,6 +1,8 @@
 //! `cargo xtask demo`: shows one job from task to report, on a host that is started as Guild Hall starts it.
 
+pub(crate) mod cluster;
 pub(crate) mod hall;
+mod model;
 
 use std::{
     fs,

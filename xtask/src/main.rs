@@ -4,6 +4,7 @@
 
 mod bench;
 mod bindings;
+mod chaos;
 mod claude;
 mod clients;
 mod demo;
@@ -32,6 +33,7 @@ cargo xtask COMMAND
   test [--all]    build everything, then check format, lints, dependencies, tests and documentation tests; with --all
                   also `clients`, sessions of the real Claude Code CLI, installed below target/ with npm, against a
                   local server, and a real `wkg` (on PATH, or GUILD_WKG) that reads the WIT package from a registry
+  demo cluster    carry ten jobs out on three hosts and three NATS servers, and kill a host meanwhile
   demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
   clients         run third-party MCP clients against a host: the official SDKs and the conformance suite; and build,
                   run and audit the workers of docs/tutorials/contract.md
@@ -53,6 +55,9 @@ cargo xtask COMMAND
   soak [--minutes N] [--release]
                   run hostile and healthy jobs side by side on one host for N minutes (10), and check that nothing grows
   bench [NAME]... measure the host against bare baselines, in release builds
+  bench chaos [--faults N] [--seed S]
+                  kill, stop and cut off hosts and NATS servers of a cluster N times (1000, some 7 s each), and check
+                  the history of all that was asked, answered and done; `test` has 5 faults, and `test --all` 25
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
   bindings [--check]
                   write the bindings in sdk/, after a change of wit/; or check that they are those of wit/
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let done = match (arguments.next().as_deref(), arguments.collect::<Vec<_>>()) {
         (Some("demo"), rest) if rest.is_empty() => demo::show(),
+        (Some("demo"), rest) if rest == ["cluster"] => demo::cluster::show(),
         (Some("demo"), rest) if rest == ["hall"] => demo::hall::show(),
         (Some("test"), rest) if rest.is_empty() => test::run_checks(false),
         (Some("test"), rest) if rest == ["--all"] => test::run_checks(true),
@@ -93,7 +99,10 @@ fn main() -> ExitCode {
         (Some("deny"), rest) if rest.is_empty() => deny::check(),
         (Some("fuzz"), rest) => fuzz::run_all(&rest),
         (Some("soak"), rest) => soak::run_for(&rest),
-        (Some("bench"), names) => bench::run_all(&names),
+        (Some("bench"), names) => match names.split_first() {
+            Some((name, options)) if name == "chaos" => chaos::run_for(options),
+            _ => bench::run_all(&names),
+        },
         (Some("help" | "--help" | "-h"), _) => {
             println!("{USAGE}");
             Ok(())

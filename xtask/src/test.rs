@@ -3,7 +3,7 @@
 use std::{env, ffi::OsString, fs, process::Stdio};
 
 use crate::{
-    bindings, claude, clients, deny, guests, modules, nats,
+    bindings, chaos, claude, clients, deny, guests, modules, nats,
     steps::{Steps, cargo, root, run, run_keeping_end, says},
     tools::debian_packages,
     tutorials,
@@ -20,7 +20,10 @@ const PROGRAMS: [(&[&str], &str); 3] = [
 ];
 
 /// The tests that start NATS servers.
-const NATS_TESTS: &str = "(package(guild-cluster) and kind(test)) or test(/^cluster::/)";
+const NATS_TESTS: &str =
+    "(package(guild-cluster) and kind(test)) or test(/^cluster::/) or test(/^chaos::a_cluster_under_faults/)";
+/// The number of faults of a cluster with `--all`; without it, the test has its own number.
+const FAULTS: &str = "25";
 
 /// The languages in which an SDK is compared with that of Rust, and their programs. A test of `sdk/rust` ends with the
 /// name of its language.
@@ -75,8 +78,10 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>, all: bool) -> Result<(), S
     steps.take("modules", modules::check)?;
     steps.take("dependencies", deny::check)?;
     steps.take("tests", || {
-        let (ended, end) =
-            run_keeping_end(cargo().args(["nextest", "run", "--workspace", "-E", &possible()]), "Summary [");
+        let mut tests = cargo();
+        tests.args(["nextest", "run", "--workspace", "-E", &possible()]);
+        tests.envs(all.then_some((chaos::FAULTS, FAULTS)));
+        let (ended, end) = run_keeping_end(&mut tests, "Summary [");
         *summary = end;
         ended
     })?;

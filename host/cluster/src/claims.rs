@@ -56,6 +56,8 @@ struct State {
     jobs: HashMap<JobName, (u64, Open)>,
     /// The jobs that this host holds.
     own: HashSet<JobName>,
+    /// The number of those above that wait.
+    waiting: usize,
     /// The jobs that this host is taking.
     taking: HashSet<JobName>,
     /// When each other host took a job.
@@ -123,6 +125,7 @@ impl Queue {
                 if let Some(owner) = &holder {
                     state.takes.insert(owner.host.clone(), Instant::now());
                 }
+                state.waiting += usize::from(holder.is_none());
                 let (needs, stored) = (seen.needs.clone(), seen.stored);
                 let open = Open { needs, holder, since: Instant::now(), stored };
                 state.members.entry(seen.name.member.clone()).or_default().insert(seen.sequence, seen.name.clone());
@@ -133,7 +136,7 @@ impl Queue {
 
     /// The number of jobs that wait.
     pub fn waiting(&self) -> usize {
-        self.state().jobs.values().filter(|(_, open)| open.holder.is_none()).count()
+        self.state().waiting
     }
 
     /// When the job that waits longest began to wait, in nanoseconds since 1970 on a server's clock.
@@ -231,7 +234,8 @@ impl Queue {
 
 impl State {
     fn remove(&mut self, name: &JobName) {
-        let Some((sequence, _)) = self.jobs.remove(name) else { return };
+        let Some((sequence, open)) = self.jobs.remove(name) else { return };
+        self.waiting -= usize::from(open.holder.is_none());
         if let Some(jobs) = self.members.get_mut(&name.member) {
             jobs.remove(&sequence);
             if jobs.is_empty() {
@@ -327,8 +331,12 @@ mod tests {
         {
             queue.hear(&seen(member, job, sequence, Holder::Waiting), &owner("a"));
         }
+        assert_eq!(queue.waiting(), 5);
         let order: Vec<_> = std::iter::from_fn(|| take(&queue, &[], false)).collect();
         assert_eq!(order, ["x1", "y1", "x2", "y2", "x3"]);
+        queue.claimed(&seen("x", "x1", 1, Holder::Waiting).name, true);
+        queue.hear(&seen("y", "y1", 6, Holder::Held(owner("b"))), &owner("a"));
+        assert_eq!(queue.waiting(), 3);
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub enum StoreError {
     /// Another host of the same name is alive.
     #[error("another host named {0} is alive in this cluster; set another `host` in [cluster] of guild.toml")]
     SameName(String),
+    /// Another host serves the hall.
+    #[error("the host {0} serves the hall of this cluster; start this one without --hall, or stop that one first")]
+    HallServed(String),
     /// The hosts of this cluster have another key.
     #[error(
         "the hosts {0} of this cluster have another key than this one; copy the file of the key from one of them, or, if the \

@@ -16,7 +16,7 @@ use async_nats::{HeaderMap, header};
 use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{JobId, MemberKey};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     blobs::Blobs,
@@ -38,6 +38,8 @@ pub(crate) const NEEDS: &str = "Guild-Needs";
 /// The header with the events of the message, as a JSON array.
 pub(crate) const EVENTS: &str = "Guild-Events";
 
+/// The pause before a server that lags is asked again.
+const LAG: Duration = Duration::from_millis(50);
 /// Bytes of a text in a record; a longer one is a blob.
 const TEXT_BYTES: usize = 256 * 1024;
 /// Bytes of the records of one message.
@@ -141,9 +143,34 @@ impl Logs {
         Ok(job)
     }
 
-    fn fold(&self, job: &mut Folded, message: &Message) -> Result<(), StoreError> {
+    /// A job as its log says at the sequence `least` or later: a server that lags is asked again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the log cannot be read, or no server has it up to there in time.
+    pub async fn read_from(&self, name: &JobName, least: u64) -> Result<Folded, StoreError> {
+        let begun = Instant::now();
+        loop {
+            let job = self.read(name).await?;
+            if job.tail >= least {
+                return Ok(job);
+            }
+            if begun.elapsed() > self.patience {
+                let why = format!("the servers that answer have {} up to {}, not to {least}", name.subject(), job.tail);
+                return Err(StoreError::Unreachable(why));
+            }
+            sleep(LAG).await;
+        }
+    }
+
+    /// The records of a message.
+    pub(crate) fn records(message: &Message) -> Result<Vec<Record>, StoreError> {
         let version = message.header(RECORDS).and_then(|version| version.parse().ok()).unwrap_or(VERSION);
-        for record in decode(&format!("{} at {}", message.subject, message.sequence), version, &message.payload)? {
+        decode(&format!("{} at {}", message.subject, message.sequence), version, &message.payload)
+    }
+
+    fn fold(&self, job: &mut Folded, message: &Message) -> Result<(), StoreError> {
+        for record in Self::records(message)? {
             job.apply(record);
         }
         job.tail = message.sequence;
@@ -195,8 +222,12 @@ impl Logs {
                 set(header, &text).map_err(|e| invalid(format!("{header}: {e}")))?;
             }
         }
-        if append.records.contains(&Record::Gone) {
+        let is_gone = append.records.contains(&Record::Gone);
+        // A birth that is not the first message replaces the log.
+        if is_gone || (expected > 0 && matches!(append.records.first(), Some(Record::Born { .. }))) {
             headers.insert(header::NATS_ROLLUP, "sub");
+        }
+        if is_gone {
             headers.insert(header::NATS_MESSAGE_TTL, GONE_STAYS.as_secs().to_string().as_str());
         }
         let payload = self.payload(append.records).await?;
@@ -290,8 +321,8 @@ impl Logs {
     }
 
     /// Appends to a job that this host need not hold, as its end or its deletion: `decide` makes the append of the job as
-    /// it is, or `None` where there is nothing to do. It is asked again when others append meanwhile. Returns the job
-    /// before the append, and whether it was appended.
+    /// it is, at the sequence `least` or later, or `None` where there is nothing to do. It is asked again when others append
+    /// meanwhile. Returns the job before the append, and whether it was appended.
     ///
     /// # Errors
     ///
@@ -299,11 +330,12 @@ impl Logs {
     pub async fn decide(
         &self,
         name: &JobName,
+        least: u64,
         decide: impl Fn(&Folded) -> Option<Append>,
     ) -> Result<(Folded, bool), StoreError> {
         let begun = Instant::now();
         loop {
-            let job = self.read(name).await?;
+            let job = self.read_from(name, least).await?;
             let Some(append) = decide(&job) else { return Ok((job, false)) };
             let after = After::of(&job, &append.records);
             match self.append(name, job.tail, append, &after).await? {
@@ -315,6 +347,34 @@ impl Logs {
                 Written::Refused => {}
             }
         }
+    }
+
+    /// Replaces the log of a job that has ended by one message with the same files. False if there was nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the log cannot be read or replaced.
+    pub async fn compact(&self, name: &JobName) -> Result<bool, StoreError> {
+        let messages = self.link.read(LOG, &name.subject(), 1).await?;
+        let mut job = Folded::default();
+        for message in &messages {
+            self.fold(&mut job, message)?;
+        }
+        if messages.len() < 2 || job.standing.holder != Holder::Ended {
+            return Ok(false);
+        }
+        let mut records = vec![Record::Born { needs: job.needs.clone() }];
+        for (file, pieces) in &job.files {
+            let content = match pieces.as_slice() {
+                [whole @ Content::Blob(_)] => whole.clone(),
+                pieces => Content::of(self.content(pieces).await?),
+            };
+            records.push(Record::Put { file: file.clone(), content });
+        }
+        records.push(Record::End);
+        let append = Append { records, head: job.head.clone().unwrap_or_default(), events: Vec::new() };
+        let after = After { standing: job.standing, needs: job.needs };
+        Ok(matches!(self.append(name, job.tail, append, &after).await?, Written::Stored { .. }))
     }
 
     /// The content of one of a job's files.

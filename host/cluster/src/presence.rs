@@ -19,7 +19,7 @@ use tokio::{
     runtime::Handle,
     sync::watch,
     task::AbortHandle,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use crate::{
@@ -35,6 +35,10 @@ use crate::{
 const NAME_CHARS: usize = 64;
 /// The kind of a card's seal.
 const KIND: &str = "host";
+/// The kind of the seal of the hall's claim.
+const HALL_KIND: &str = "hall";
+/// The place of the hall's claim, which is no name of a host.
+const HALL: &str = "_hall";
 /// The beginning of the subjects of cards.
 const PREFIX: &str = "$KV.guild_hosts.";
 /// The subjects of all cards.
@@ -56,8 +60,17 @@ pub struct Card {
     pub hall: bool,
     /// The members that it serves, with the digests of what was published.
     pub members: BTreeMap<String, String>,
+    /// The milliseconds for which it has to be silent before another host declares it dead.
+    pub silent_millis: u64,
     /// Digests of its settings, by their names, so that differences between hosts can be named.
     pub settings: BTreeMap<String, String>,
+}
+
+impl Card {
+    /// How long the host has to be silent before a host with these times declares it dead: as long as either says.
+    fn silent(&self, times: &Times) -> Duration {
+        times.silent.max(Duration::from_millis(self.silent_millis))
+    }
 }
 
 /// A card as it is stored.
@@ -128,6 +141,8 @@ struct Shared {
     state: Mutex<State>,
     /// The reason that this life is over.
     dead: watch::Sender<Option<String>>,
+    /// Whether the host is about to stop, and gives its jobs back.
+    drains: watch::Sender<bool>,
     /// Changes whenever another host appears, dies or begins a new life.
     changed: watch::Sender<u64>,
 }
@@ -178,7 +193,7 @@ pub async fn read_cards(link: &Link, key: &Key, now: i128) -> Result<Cards, Stor
 
 /// Whether a message is a card: `nats kv del guild_hosts HOST` leaves an empty message in place of one.
 fn is_card(message: &Message) -> bool {
-    !message.payload.is_empty()
+    !message.payload.is_empty() && message.subject != subject(HALL)
 }
 
 /// The name of the host of a card that may be anybody's text.
@@ -207,24 +222,25 @@ impl Presence {
         link: Link,
         key: Key,
         identity: Identity,
-        card: Card,
+        mut card: Card,
         times: Times,
         runtime: &Handle,
     ) -> Result<Self, StoreError> {
+        card.silent_millis = u64::try_from(times.silent.as_millis()).unwrap_or(u64::MAX);
         let state = Mutex::new(State { card, ..State::default() });
         let cards = read_cards(&link, &key, 0).await?;
         if cards.hosts.is_empty() && !cards.unsealed.is_empty() {
             return Err(StoreError::OtherKey(cards.unsealed.join(", ")));
         }
-        let (dead, changed) = (watch::channel(None).0, watch::channel(0).0);
-        let shared = Shared { link, key, identity, times, state, dead, changed };
+        let (dead, drains, changed) = (watch::Sender::new(None), watch::Sender::new(false), watch::Sender::new(0));
+        let shared = Shared { link, key, identity, times, state, dead, drains, changed };
         let host = &shared.identity.owner.host;
         let mut last = shared.last(host).await?;
         if let Some((before, Some(entry))) = &last
             && entry.dead_by.is_none()
             && entry.directory != shared.identity.directory
         {
-            sleep(times.silent).await;
+            sleep(entry.card.silent(&times)).await;
             let now = shared.last(host).await?;
             if now.as_ref().is_some_and(|(now, _)| now != before) {
                 return Err(StoreError::SameName(host.clone()));
@@ -253,6 +269,31 @@ impl Presence {
 
     /// Whether this host may begin a request to a model, a call with an effect, or a job (rule 5).
     pub fn may_begin(&self) -> bool {
+        !*self.shared.drains.borrow() && self.is_heard()
+    }
+
+    /// Waits until a job of this host may ask a model for a turn. False once the host is about to stop, and gives its
+    /// jobs back.
+    pub async fn may_go_on(&self) -> bool {
+        let mut drains = self.shared.drains.subscribe();
+        loop {
+            if *drains.borrow_and_update() {
+                return false;
+            }
+            if self.is_heard() {
+                return true;
+            }
+            let _ = timeout(self.shared.times.refresh, drains.changed()).await;
+        }
+    }
+
+    /// Has the jobs of this host given back at the end of their turns, since it is about to stop. It begins nothing more.
+    pub fn drain(&self) {
+        self.shared.drains.send_replace(true);
+    }
+
+    /// Whether this life is not over, and its last refresh was acknowledged a short time ago.
+    fn is_heard(&self) -> bool {
         self.shared.dead.borrow().is_none()
             && may_begin(now().saturating_sub(self.shared.state().sent), &self.shared.times)
     }
@@ -321,6 +362,36 @@ impl Presence {
         match dead.wait_for(Option::is_some).await {
             Ok(why) => why.clone().unwrap_or_default(),
             Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Claims the hall, which one host of the cluster serves.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::HallServed`] when another host serves it, and an error when the store cannot be reached.
+    pub async fn claim_hall(&self) -> Result<(), StoreError> {
+        let Shared { link, key, identity, times, .. } = &*self.shared;
+        let own = &identity.owner;
+        let invalid = |e: serde_json::Error| StoreError::Invalid { subject: subject(HALL), reason: e.to_string() };
+        loop {
+            let last = link.last(HOSTS, &subject(HALL)).await?;
+            let before: Option<Owner> = last.as_ref().and_then(|last| open(key, HALL_KIND, HALL, &last.payload));
+            if let Some(before) = before.filter(|before| before != own && !self.is_over(before)) {
+                return Err(StoreError::HallServed(before.host));
+            }
+            let write = Write {
+                stream: HOSTS,
+                subject: subject(HALL),
+                expected: last.map_or(0, |last| last.sequence),
+                id: format!("{}#{}.hall", own.host, own.incarnation),
+                headers: HeaderMap::new(),
+                payload: close(key, HALL_KIND, HALL, own).map_err(invalid)?,
+            };
+            if let Written::Stored { .. } = link.write(&write, times.stop).await? {
+                self.tell(|card| card.hall = true);
+                return Ok(());
+            }
         }
     }
 
@@ -487,8 +558,8 @@ impl Shared {
             let (now, state) = (now(), self.state());
             let connected = now.saturating_sub(state.connected);
             let is_silent = |other: &&Other| {
-                other.entry.dead_by.is_none()
-                    && may_declare_dead(now.saturating_sub(other.seen), connected, &self.times)
+                let times = Times { silent: other.entry.card.silent(&self.times), ..self.times };
+                other.entry.dead_by.is_none() && may_declare_dead(now.saturating_sub(other.seen), connected, &times)
             };
             state.others.values().filter(is_silent).map(|other| (other.entry.clone(), other.sequence)).collect()
         };

@@ -15,7 +15,7 @@ use guild_cluster::{
     error::StoreError,
     log::{JobName, Logs, Take},
     presence::{Card, Identity, Presence, read_cards},
-    rules::Holder,
+    rules::{Holder, Times},
     seal::Key,
     watch::{JobSeen, Jobs},
 };
@@ -101,6 +101,22 @@ async fn jobs_of_a_silent_host_are_taken_by_another_and_the_silent_one_learns_th
     assert!(writer.settled(None).await.is_ok(), "nothing was recorded since");
     writer.record(guild_cluster::record::Record::add("log.txt", "late"));
     assert!(writer.settled(None).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_may_be_silent_for_longer_is_given_that_time_by_all() {
+    let (_nats, link) = single().await;
+    let (a, b) = (host(&link, "a"), host(&link, "b"));
+    let silent = TIMES.silent * 2;
+    let gone = join_with(&link, &a, 1, "a", Times { silent, ..TIMES }).await.unwrap();
+    let here = join(&link, &b, 1).await;
+    let silent_since = Instant::now();
+    drop(gone);
+    let mut changes = here.changes();
+    while !here.is_over(a.own()) {
+        changes.changed().await.unwrap();
+    }
+    assert!(silent_since.elapsed() >= silent - TIMES.refresh * 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use cap_tempfile::{TempDir, ambient_authority};
 use common::*;
@@ -10,7 +12,7 @@ use guild_cluster::{
     blobs::{Blob, Blobs},
     error::StoreError,
     link::Link,
-    log::{Append, Take},
+    log::{Append, Logs, Take},
     record::{Content, Needs, Record},
     rules::Holder,
     streams::Capacity,
@@ -39,6 +41,28 @@ async fn what_an_owner_records_is_read_by_others_in_order() {
     assert_eq!(read.standing.holder, Holder::Held(a.own().clone()));
     assert_eq!(read.head, Some(head("looking")));
     assert_eq!(read.tail, writer.tail());
+}
+
+#[tokio::test]
+async fn a_job_is_read_at_least_up_to_what_is_known_of_it() {
+    let (_nats, link) = single().await;
+    let (a, b) = (host(&link, "a"), host(&link, "b"));
+    let name = job("j1");
+    let writer = begin(&a, &name).await;
+    writer.settled(None).await.unwrap();
+    let known = writer.tail();
+    assert_eq!(b.read_from(&name, known).await.unwrap().tail, known);
+    // For the reader, the server lags until the next append is there.
+    let append = async {
+        writer.record(Record::add("log.txt", "more"));
+        writer.settled(None).await
+    };
+    let (read, appended) = tokio::join!(b.read_from(&name, known + 1), append);
+    appended.unwrap();
+    assert_eq!(read.unwrap().tail, writer.tail());
+    let hasty = Logs::new(link, b.own().clone(), Duration::from_millis(200));
+    let late = hasty.read_from(&name, writer.tail() + 1).await.unwrap_err();
+    assert!(late.to_string().contains("the servers that answer have guild.log."), "{late}");
 }
 
 #[tokio::test]
@@ -105,7 +129,7 @@ async fn the_first_end_counts_and_others_are_told_which_it_was() {
     let name = job("j1");
     let writer = begin(&a, &name).await;
     // The owner writes all the time while another host cancels.
-    let cancel = b.decide(&name, |job| (!job.standing.is_ended()).then(|| end("cancelled")));
+    let cancel = b.decide(&name, 0, |job| (!job.standing.is_ended()).then(|| end("cancelled")));
     let write = async {
         for number in 0.. {
             writer.record(Record::add("log.txt", number.to_string()));
@@ -123,7 +147,7 @@ async fn the_first_end_counts_and_others_are_told_which_it_was() {
     assert_eq!(standing.holder, Holder::Ended);
     let read = a.read(&name).await.unwrap();
     assert_eq!((read.head, read.files.get("meta.json").unwrap()), (Some(head("cancelled")), &vec![text("cancelled")]));
-    let (job, is_appended) = b.decide(&name, |job| (!job.standing.is_ended()).then(|| end("failed"))).await.unwrap();
+    let (job, is_appended) = b.decide(&name, 0, |job| (!job.standing.is_ended()).then(|| end("failed"))).await.unwrap();
     assert_eq!((job.head, is_appended), (Some(head("cancelled")), false));
 }
 
@@ -134,9 +158,9 @@ async fn a_deleted_job_leaves_one_record_and_no_append_of_an_old_owner_follows()
     let name = job("j1");
     let writer = begin(&a, &name).await;
     writer.settled(None).await.unwrap();
-    b.decide(&name, |_| Some(end("cancelled"))).await.unwrap();
+    b.decide(&name, 0, |_| Some(end("cancelled"))).await.unwrap();
     let gone = || Append { records: vec![Record::Gone], head: head("gone"), events: Vec::new() };
-    b.decide(&name, |job| job.standing.is_ended().then(gone)).await.unwrap();
+    b.decide(&name, 0, |job| job.standing.is_ended().then(gone)).await.unwrap();
     writer.record(Record::add("log.txt", "late"));
     let Err(NotStored::Lost(standing)) = writer.settled(None).await else { panic!("stored") };
     assert_eq!(standing.holder, Holder::Gone);

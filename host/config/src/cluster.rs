@@ -2,7 +2,9 @@
 
 use std::{
     net::IpAddr,
+    num::NonZeroU32,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Deserialize;
@@ -14,6 +16,14 @@ use crate::{
     value::{Wrong, key_source, text},
 };
 
+/// The seconds of `silent_seconds`: the least, and the default. An election of NATS takes up to 12 s.
+const SILENT_SECONDS: (u64, u64) = (25, 30);
+/// The seconds of `stop_seconds`: the least, and the default.
+const STOP_SECONDS: (u64, u64) = (15, 20);
+/// The seconds by which a host stops before others take its jobs over, at least.
+const MARGIN_SECONDS: u64 = 5;
+/// The default of `queued_jobs`.
+const QUEUED_JOBS: usize = 100_000;
 /// The most characters of the name of a cluster or of a host in it.
 const NAME_CHARS: usize = 64;
 
@@ -42,6 +52,15 @@ pub(crate) struct WrittenCluster {
     host: Option<Spanned<String>>,
     /// The address at which the other hosts reach this one.
     url: Option<Spanned<String>>,
+    /// The seconds for which this host has to be silent before the others take its jobs over, at least 25: elections of
+    /// NATS silence a host that is well for up to 12. Default: `30`.
+    silent_seconds: Option<Spanned<u64>>,
+    /// The seconds after which this host, if NATS does not acknowledge that it lives, begins no job, no model request and
+    /// no tool call with an effect: at least 15, and at least 5 less than `silent_seconds`. Default: `20`.
+    stop_seconds: Option<Spanned<u64>>,
+    /// The most jobs of the cluster that wait for a place. This host refuses a dispatch beyond it (-32000). Default:
+    /// `100000`.
+    queued_jobs: Option<NonZeroU32>,
 }
 
 /// `[cluster]` of guild.toml.
@@ -63,6 +82,36 @@ pub struct ClusterOptions {
     pub host: String,
     /// The address at which the other hosts reach this one.
     pub url: Option<Url>,
+    /// How long this host has to be silent before the others take its jobs over.
+    pub silent: Duration,
+    /// How long after its last acknowledged sign of life this host still begins something.
+    pub stop: Duration,
+    /// The most jobs of the cluster that wait for a place.
+    pub queued_jobs: usize,
+}
+
+/// Bytes of the cluster's key.
+pub const CLUSTER_KEY_BYTES: usize = 32;
+
+impl ClusterOptions {
+    /// The cluster's key, which is kept as hexadecimal digits.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that says what to do when the key cannot be read or is no key.
+    pub fn read_key(&self) -> Result<[u8; CLUSTER_KEY_BYTES], String> {
+        let secret = self.key.read().map_err(|why| format!("[cluster]: {why}"))?;
+        let digits = secret.expose().as_bytes();
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        bytes.filter(|_| digits.len().is_multiple_of(2)).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
+            format!(
+                "[cluster]: the key in {} is not of {} hexadecimal digits; copy it from another host",
+                self.key,
+                2 * CLUSTER_KEY_BYTES
+            )
+        })
+    }
 }
 
 impl WrittenCluster {
@@ -87,6 +136,14 @@ impl WrittenCluster {
             Some(host) => name("host", host)?,
             None => machine().ok_or_else(|| missing("cluster.host: the machine has no name; write one"))?,
         };
+        let silent = seconds("silent_seconds", cluster.silent_seconds.as_ref(), SILENT_SECONDS)?;
+        let stop = seconds("stop_seconds", cluster.stop_seconds.as_ref(), STOP_SECONDS)?;
+        if stop.saturating_add(MARGIN_SECONDS) > silent {
+            return Err(missing(&format!(
+                "cluster.stop_seconds: {stop} has to be at least {MARGIN_SECONDS} less than cluster.silent_seconds, {silent}: \
+                 a host stops before others take its jobs over"
+            )));
+        }
         Ok(ClusterOptions {
             name: name("name", cluster.name)?,
             servers: servers.collect::<Result<_, _>>()?,
@@ -96,6 +153,9 @@ impl WrittenCluster {
             key,
             host,
             url: cluster.url.as_ref().map(|at| http("url", at)).transpose()?,
+            silent: Duration::from_secs(silent),
+            stop: Duration::from_secs(stop),
+            queued_jobs: cluster.queued_jobs.map_or(QUEUED_JOBS, |jobs| jobs.get() as usize),
         })
     }
 }
@@ -125,6 +185,14 @@ pub fn check_cluster_name(name: &str) -> Result<(), String> {
              {NAME_CHARS} characters"
         )),
     }
+}
+
+/// A number of seconds under the key `key`, with its least and its default.
+fn seconds(key: &str, written: Option<&Spanned<u64>>, (least, default): (u64, u64)) -> Result<u64, Wrong> {
+    let Some(written) = written else { return Ok(default) };
+    let seconds = *written.get_ref();
+    let why = || format!("cluster.{key}: {seconds} has to be at least {least}: an election of NATS takes up to 12 s");
+    if seconds < least { Err(Wrong::at(written.span(), why())) } else { Ok(seconds) }
 }
 
 /// The name of the machine up to its first dot, as a name of a host.

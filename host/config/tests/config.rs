@@ -524,6 +524,9 @@ fn a_cluster_has_its_servers_and_its_key() {
     );
     assert_eq!(cluster.credentials.unwrap(), Path::new("/etc/guild/host-a.creds"));
     assert_eq!(cluster.key, KeySource::File("/etc/guild/acme.key".into()));
+    assert_eq!((cluster.silent.as_secs(), cluster.stop.as_secs()), (30, 20));
+    let longer = parse(&format!("{CLUSTER}silent_seconds = 90\nstop_seconds = 60\n")).unwrap().cluster.unwrap();
+    assert_eq!((longer.silent.as_secs(), longer.stop.as_secs()), (90, 60));
     // A host has the name of its machine.
     let named = parse(&CLUSTER.replace("host = \"host-a\"", "")).unwrap().cluster.unwrap().host;
     assert!(!named.is_empty() && named.bytes().all(|c| c != b'.' && !c.is_ascii_uppercase()), "{named}");
@@ -542,6 +545,10 @@ fn a_mistake_in_a_cluster_names_its_key() {
         ("key_file = \"acme.key\"", "key = \"00\"", "must not contain a key"),
         ("host = \"host-a\"", "host = \"a.b\"", "cluster.host: \"a.b\" has to be"),
         ("https://host-a.example.org:7433", "host-a:7433", "cluster.url"),
+        ("host = \"host-a\"", "silent_seconds = 24", "cluster.silent_seconds: 24 has to be at least 25"),
+        ("host = \"host-a\"", "stop_seconds = 14", "cluster.stop_seconds: 14 has to be at least 15"),
+        ("host = \"host-a\"", "queued_jobs = 0", "cluster.queued_jobs"),
+        ("host = \"host-a\"", "stop_seconds = 26", "cluster.stop_seconds: 26 has to be at least 5 less than"),
     ] {
         let text = CLUSTER.replace(right, wrong);
         assert_ne!(text, CLUSTER, "{right}");

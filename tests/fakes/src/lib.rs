@@ -21,6 +21,7 @@ mod git;
 mod nats;
 mod ollama;
 mod openai;
+mod proxy;
 mod script;
 mod server;
 
@@ -28,8 +29,9 @@ pub use anthropic::Anthropic;
 pub use claude::fake_claude;
 pub use gemini::Gemini;
 pub use git::git;
-pub use nats::{Nats, free_node_ports, nats_server};
+pub use nats::{Nats, Stored, free_node_ports, nats_server};
 pub use ollama::Ollama;
 pub use openai::OpenAi;
+pub use proxy::{Mode, Proxy};
 pub use script::{Gate, Received, Reply, Script, Tokens};
 pub use server::Provider;

@@ -1,6 +1,7 @@
 //! Real NATS servers on loopback addresses, whose processes a test kills, pauses and restarts.
 
 use std::{
+    collections::BTreeMap,
     fs,
     hash::{BuildHasher as _, RandomState},
     io::{Read as _, Write as _},
@@ -11,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_nats::jetstream::{self, consumer::pull::OrderedConfig};
+use futures::StreamExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The server's version, for which `cargo xtask nats` has the checksum.
@@ -34,6 +37,17 @@ pub fn nats_server() -> Option<PathBuf> {
 pub struct Nats {
     nodes: Vec<Node>,
     _directory: tempfile::TempDir,
+}
+
+/// A message of a stream, without its payload.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its subject.
+    pub subject: String,
+    /// Its sequence in the stream.
+    pub sequence: u64,
+    /// Its headers; the last value of each.
+    pub headers: BTreeMap<String, String>,
 }
 
 struct Node {
@@ -155,6 +169,33 @@ impl Nats {
     /// Lets a paused node go on.
     pub fn resume(&mut self, node: usize) {
         self.node(node).signal(Signal::CONT);
+    }
+
+    /// The messages of a stream, in order, as its leader has them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the stream cannot be read.
+    pub async fn messages(&self, stream: &str) -> Result<Vec<Stored>, async_nats::Error> {
+        let client = async_nats::connect(self.urls()).await?;
+        let stream = jetstream::new(client).get_stream(stream).await?;
+        let config = OrderedConfig { headers_only: true, ..OrderedConfig::default() };
+        let mut consumer = stream.create_consumer(config).await?;
+        let mut pending = consumer.info().await?.num_pending;
+        let (mut messages, mut stored) = (consumer.messages().await?, Vec::new());
+        while pending > 0 {
+            let Some(message) = messages.next().await.transpose()? else { break };
+            let info = message.info()?;
+            let headers = message.headers.iter().flat_map(async_nats::HeaderMap::iter);
+            let headers = headers.filter_map(|(name, values)| Some((name.to_string(), values.last()?.to_string())));
+            pending = info.pending;
+            stored.push(Stored {
+                subject: message.subject.to_string(),
+                sequence: info.stream_sequence,
+                headers: headers.collect(),
+            });
+        }
+        Ok(stored)
     }
 
     #[allow(clippy::expect_used, reason = "the test names a node that there is")]

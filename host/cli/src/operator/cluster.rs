@@ -1,14 +1,24 @@
 //! `guild cluster`: sets a cluster of hosts up, and shows its state.
 
+mod drain;
+mod import;
+mod publish;
 mod setup;
 mod status;
+mod sweep;
 
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use guild_cluster::{
+    error::StoreError,
     link::{Link, Options},
+    seal::Key,
     streams::Capacity,
 };
+use guild_config::Config;
 use guild_contract::text::hex;
 use guild_fs::durable::{Survives, Write, open_dir, open_directory, replace_as};
 
@@ -20,6 +30,8 @@ use crate::{
 
 /// The name of this command at the NATS servers.
 const CLIENT: &str = "guild-cluster-init";
+/// How long a command tries to append to a log.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The number of servers that have each message, unless the operator names another.
 const REPLICAS: u8 = 3;
 /// Bytes of a gibibyte.
@@ -29,6 +41,11 @@ const GIB: i64 = 1024 * 1024 * 1024;
 pub(crate) async fn cluster(args: Cluster) -> Result<(), Failure> {
     match args {
         Cluster::Init(args) => init(args).await,
+        Cluster::Drain(args) => drain::drain(&args).await,
+        Cluster::Import(args) => import::import(args).await,
+        Cluster::Publish(args) => publish::publish(args).await,
+        Cluster::Withdraw(args) => publish::withdraw(args).await,
+        Cluster::Sweep(args) => sweep::sweep(args).await,
         Cluster::Status(args) => status::status(args).await,
     }
 }
@@ -41,7 +58,6 @@ async fn init(args: ClusterInit) -> Result<(), Failure> {
     let key = key.ok_or_else(|| Failure::error("--key names the file with the cluster's key".to_owned()))?;
     guild_config::check_cluster_name(&name).map_err(|why| Failure::error(format!("--name: {why}")))?;
     let options = Options { servers: servers.clone(), host: CLIENT.to_owned(), credentials, authority: ca.clone() };
-    let failed = |e: guild_cluster::error::StoreError| Failure::error(e.to_string());
     let link = Link::connect(&options).await.map_err(failed)?;
     let capacity = capacity(replicas.unwrap_or(REPLICAS), log_gib, blob_gib);
     link.create_streams(&capacity).await.map_err(failed)?;
@@ -60,6 +76,30 @@ async fn init(args: ClusterInit) -> Result<(), Failure> {
     })?;
     tell(format_args!("this is for guild.toml of each host; each has its own `host`, `url` and `credentials` besides"));
     Ok(())
+}
+
+/// The connection of a command to the cluster of a configuration, and the cluster's key.
+pub(super) async fn connect(
+    config: &Config,
+    credentials: Option<PathBuf>,
+    client: &'static str,
+) -> Result<(Link, Key), Failure> {
+    let cluster = config.cluster.as_ref().ok_or_else(|| Failure::error("guild.toml has no [cluster]"))?;
+    let key = cluster.read_key().map_err(Failure::error)?;
+    // Who has a host's credentials may hear the answers to that host only.
+    let host = if credentials.is_some() { client.to_owned() } else { cluster.host.clone() };
+    let options = Options {
+        servers: cluster.servers.iter().map(|url| url.as_str().to_owned()).collect(),
+        host,
+        credentials: credentials.or_else(|| cluster.credentials.clone()),
+        authority: cluster.ca.clone(),
+    };
+    let link = Link::connect(&options).await.map_err(failed)?;
+    Ok((link, Key::new(key)))
+}
+
+fn failed(error: StoreError) -> Failure {
+    Failure::error(error.to_string())
 }
 
 /// Makes the cluster's key, and tells whether it did: a file that is there stays.

@@ -81,7 +81,7 @@ impl Keys {
 /// that is still on its way is refused.
 async fn is_free(logs: &Logs, job: &JobName) -> Result<bool, StoreError> {
     let never = || Append { records: vec![Record::Gone], ..Append::default() };
-    let (job, is_deleted) = logs.decide(job, |job| (job.standing.holder == Holder::Unborn).then(never)).await?;
+    let (job, is_deleted) = logs.decide(job, 0, |job| (job.standing.holder == Holder::Unborn).then(never)).await?;
     Ok(is_deleted || job.standing.holder == Holder::Gone)
 }
 

@@ -27,6 +27,7 @@ use uuid::Uuid;
 use crate::{
     error::StoreError,
     link::{self, Link, Message, Write, wait},
+    record::Owner,
     streams::MEMORY,
     watch::{Seen, Watch},
 };
@@ -34,6 +35,8 @@ use crate::{
 const PREFIX: &str = "$KV.guild_memory.";
 /// The subjects of barriers, one for each host.
 const BARRIER: &str = "$KV.guild_memory._barrier.";
+/// The subjects of compactions, one for each scope: the host that compacts its notes.
+const COMPACTION: &str = "$KV.guild_memory._compaction.";
 /// How long a write is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before a note is read again from a server that lags.
@@ -49,46 +52,67 @@ struct Note {
     origin: Option<Origin>,
 }
 
+/// Tells whether the life of a host is over.
+pub type IsOver = Arc<dyn Fn(&Owner) -> bool + Send + Sync>;
+
 /// The notes of all scopes that this host serves.
 pub struct Memory {
     link: Link,
-    host: String,
+    own: Owner,
+    is_over: IsOver,
     shelves: Arc<Shelves>,
     runtime: Handle,
     task: AbortHandle,
 }
 
+#[derive(Default)]
 struct Shelves {
     by_scope: Mutex<BTreeMap<String, Arc<Notes>>>,
+    /// The number of scopes that were added.
+    added: watch::Sender<u64>,
+    /// The number of those whose notes of before have been followed.
+    followed: watch::Sender<u64>,
     /// The sequence of the last message that the files have.
     seen: watch::Sender<u64>,
 }
 
 impl Memory {
     /// Follows the notes for a host.
-    pub fn start(link: Link, host: &str, runtime: Handle) -> Self {
-        let shelves = Arc::new(Shelves { by_scope: Mutex::default(), seen: watch::channel(0).0 });
+    pub fn start(link: Link, own: Owner, is_over: IsOver, runtime: Handle) -> Self {
+        let shelves = Arc::new(Shelves::default());
         let task = runtime.spawn(shelves.clone().follow(link.clone())).abort_handle();
-        Self { link, host: host.to_owned(), shelves, runtime, task }
+        Self { link, own, is_over, shelves, runtime, task }
     }
 
     /// The shelf of a scope, as a member's or a project's, with its copy in `files`, which this process alone changes.
-    /// `scope` is any name.
+    /// `scope` is any name. It waits as long as the store is away: a host that starts during an outage serves its members
+    /// after the outage.
     ///
     /// # Errors
     ///
-    /// Returns an error when the notes cannot be read.
+    /// Returns an error when the files cannot be read or written.
     pub async fn shelf(&self, scope: &str, files: NoteFiles) -> Result<Box<dyn Shelf>, StoreError> {
         let scope = scope.replace('.', "=");
-        let (link, runtime) = (self.link.clone(), self.runtime.clone());
-        let notes = Arc::new(Notes { link, scope: scope.clone(), files, known: Mutex::default(), runtime });
-        lock(&self.shelves.by_scope).insert(scope.clone(), notes.clone());
-        let messages = self.link.read(MEMORY, &format!("{PREFIX}{scope}.>"), 1).await?;
-        let filled = notes.clone();
-        let done = spawn_blocking(move || {
-            messages.iter().try_for_each(|message| filled.apply(message))?;
-            filled.remove_unknown()
+        let notes = Arc::new(Notes {
+            link: self.link.clone(),
+            own: self.own.clone(),
+            is_over: self.is_over.clone(),
+            scope: scope.clone(),
+            files,
+            known: Mutex::default(),
+            runtime: self.runtime.clone(),
         });
+        lock(&self.shelves.by_scope).insert(scope.clone(), notes.clone());
+        let mut followed = self.shelves.followed.subscribe();
+        let mut number = 0;
+        self.shelves.added.send_modify(|added| {
+            *added += 1;
+            number = *added;
+        });
+        // The sender lives as long as the memory.
+        let _ = followed.wait_for(|followed| *followed >= number).await;
+        let filled = notes.clone();
+        let done = spawn_blocking(move || filled.remove_unknown());
         let failed =
             |e: String| StoreError::Damaged(format!("the copy of the notes of {scope} cannot be written: {e}"));
         done.await.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
@@ -102,7 +126,7 @@ impl Memory {
     ///
     /// Returns an error when the store does not answer.
     pub async fn barrier(&self) -> Result<(), StoreError> {
-        let subject = format!("{BARRIER}{}", self.host);
+        let subject = format!("{BARRIER}{}", self.own.host);
         let reached = loop {
             let expected = self.link.last(MEMORY, &subject).await?.map_or(0, |last| last.sequence);
             let write = write(subject.clone(), expected, b"{}".to_vec());
@@ -126,21 +150,38 @@ impl Drop for Memory {
 }
 
 impl Shelves {
+    /// Follows the notes, and begins anew with all of them when a scope is added. A read would not do: a server that lags
+    /// may lack notes that were passed over before the scope was there.
     async fn follow(self: Arc<Self>, link: Link) {
-        let mut watch = Watch::latest(link, MEMORY, false);
+        let mut added = self.added.subscribe();
         loop {
-            let Seen::Message(message) = watch.next().await else { continue };
-            let sequence = message.sequence;
-            let scope = message.subject.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
-            let notes = scope.and_then(|(scope, _)| lock(&self.by_scope).get(scope).cloned());
-            if let Some(notes) = notes {
-                let applied = spawn_blocking(move || notes.apply(&message)).await;
-                if let Ok(Err(e)) = applied {
-                    tracing::error!("a note of another host cannot be written: {e}");
+            let number = *added.borrow_and_update();
+            let mut watch = Watch::latest(link.clone(), MEMORY, false);
+            loop {
+                let seen = tokio::select! {
+                    seen = watch.next() => seen,
+                    _ = added.changed() => break,
+                };
+                match seen {
+                    Seen::Message(message) => self.apply(message).await,
+                    Seen::CaughtUp => drop(self.followed.send_replace(number)),
                 }
             }
-            self.seen.send_replace(sequence);
         }
+    }
+
+    /// Brings the files of a scope up to date with a message.
+    async fn apply(&self, message: Message) {
+        let sequence = message.sequence;
+        let scope = message.subject.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
+        let notes = scope.and_then(|(scope, _)| lock(&self.by_scope).get(scope).cloned());
+        if let Some(notes) = notes {
+            let applied = spawn_blocking(move || notes.apply(&message)).await;
+            if let Ok(Err(e)) = applied {
+                tracing::error!("a note of another host cannot be written: {e}");
+            }
+        }
+        self.seen.send_replace(sequence);
     }
 }
 
@@ -154,6 +195,8 @@ struct Known {
 /// The notes of one scope, with their copies.
 struct Notes {
     link: Link,
+    own: Owner,
+    is_over: IsOver,
     scope: String,
     files: NoteFiles,
     known: Mutex<BTreeMap<String, Known>>,
@@ -236,6 +279,25 @@ impl Notes {
     }
 }
 
+/// A compaction by this host, which is told to have ended when this is dropped.
+struct Compacting {
+    notes: Arc<Notes>,
+    sequence: u64,
+}
+
+impl Drop for Compacting {
+    fn drop(&mut self) {
+        let (notes, sequence) = (self.notes.clone(), self.sequence);
+        self.notes.runtime.spawn(async move {
+            let ended = write(format!("{COMPACTION}{}", notes.scope), sequence, b"null".to_vec());
+            // Without this, the next compaction is this host's, or that of another one after this life.
+            if let Err(e) = notes.link.write(&ended, PATIENCE).await {
+                tracing::info!("other hosts do not know that a compaction of {} has ended: {e}", notes.scope);
+            }
+        });
+    }
+}
+
 /// Gives a note's file the time at which it was stored, so that all hosts have the notes in one order.
 fn set_time(dir: &Dir, key: &str, stored: i128) -> io::Result<()> {
     let stored = u64::try_from(stored).map(Duration::from_nanos).map_err(io::Error::other)?;
@@ -265,5 +327,25 @@ impl Shelf for SharedNotes {
             }
         }
         Ok(removed)
+    }
+
+    fn begin_compaction(&self) -> io::Result<Option<Box<dyn Send>>> {
+        let notes = &self.0;
+        let subject = format!("{COMPACTION}{}", notes.scope);
+        let claimed = wait(&notes.runtime, async {
+            let last = notes.link.last(MEMORY, &subject).await?;
+            let by: Option<Owner> = last.as_ref().and_then(|last| serde_json::from_slice(&last.payload).ok()).flatten();
+            if by.is_some_and(|by| by != notes.own && !(notes.is_over)(&by)) {
+                return Ok(None);
+            }
+            let payload = serde_json::to_vec(&notes.own).unwrap_or_default();
+            let claim = write(subject.clone(), last.map_or(0, |last| last.sequence), payload);
+            match notes.link.write(&claim, PATIENCE).await? {
+                link::Written::Stored { sequence, .. } => Ok(Some(sequence)),
+                link::Written::Refused => Ok(None),
+            }
+        });
+        let sequence: Option<u64> = claimed.map_err(|e: StoreError| io::Error::other(e))?;
+        Ok(sequence.map(|sequence| Box::new(Compacting { notes: notes.clone(), sequence }) as Box<dyn Send>))
     }
 }

@@ -94,7 +94,18 @@ pub(crate) async fn join(link: &Link, logs: &Logs, places: u32) -> Presence {
 }
 
 pub(crate) async fn join_from(link: &Link, logs: &Logs, places: u32, directory: &str) -> Result<Presence, StoreError> {
+    join_with(link, logs, places, directory, TIMES).await
+}
+
+/// [`join_from`], with other times than those of the other hosts.
+pub(crate) async fn join_with(
+    link: &Link,
+    logs: &Logs,
+    places: u32,
+    directory: &str,
+    times: Times,
+) -> Result<Presence, StoreError> {
     let card = Card { places: BTreeMap::from([("api".to_owned(), places)]), ..Card::default() };
     let identity = Identity { owner: logs.own().clone(), directory: directory.to_owned() };
-    Presence::join(link.clone(), key(), identity, card, TIMES, &Handle::current()).await
+    Presence::join(link.clone(), key(), identity, card, times, &Handle::current()).await
 }

@@ -416,7 +416,7 @@ impl JobStore {
         {
             match &self.context.ledger {
                 None => self.compare(&id),
-                Some(ledger) => self.look_for(ledger, &id),
+                Some(ledger) => self.look_for(ledger, &id)?,
             }
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
@@ -454,6 +454,10 @@ impl EndListener for JobStore {
         if let Some(entry) = entry {
             self.lose(&entry, head);
         }
+    }
+
+    fn give_back(&self, id: &JobId, why: &str) -> Result<(), StoreError> {
+        self.release(id, why)
     }
 }
 

@@ -136,14 +136,15 @@ impl JobStore {
         }
     }
 
-    /// Looks for a job that another host began a moment ago, of which the ledger has not told yet.
-    pub(super) fn look_for(&self, ledger: &Arc<dyn Ledger>, id: &JobId) {
-        if let Ok((head, _)) = ledger.decide(id, &|_| None) {
-            let mut index = self.catalog.write();
-            if !index.knows(id) {
-                index.insert(Entry::new(State::elsewhere(head)));
-            }
+    /// Looks for a job that another host began a moment ago, of which the ledger has not told yet. A job is unknown only
+    /// if the ledger says so: callers take it for lost.
+    pub(super) fn look_for(&self, ledger: &Arc<dyn Ledger>, id: &JobId) -> Result<(), StoreError> {
+        let (head, _) = ledger.decide(id, &|_| None).map_err(StoreError::of_ledger(id))?;
+        let mut index = self.catalog.write();
+        if !index.knows(id) {
+            index.insert(Entry::new(State::elsewhere(head)));
         }
+        Ok(())
     }
 
     /// Makes a new job known to all hosts. Its directory is complete.

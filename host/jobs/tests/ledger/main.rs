@@ -382,7 +382,9 @@ fn the_last_picture_of_a_job_is_shown_while_the_ledger_is_away() {
     job.update_summary("half-way").unwrap();
     settle(&job);
     b.listens();
+    let untold = a.start("of which the other host has not heard");
     logs.is_away.store(true, Ordering::Relaxed);
+    assert!(matches!(b.store.status(untold.id().as_str()), Err(StoreError::Unavailable(_))));
     assert_eq!(status(&b.store, job.id()).summary.as_deref(), Some("half-way"));
     assert!(matches!(b.store.cancel(job.id().as_str()), Err(StoreError::Unavailable(_))));
     assert!(matches!(b.store.transcript(job.id()), Err(StoreError::Unavailable(_))));

@@ -23,8 +23,6 @@ use jiff::Timestamp;
 
 pub(crate) use self::settings::{roots, settings};
 
-/// Bytes of the cluster's key.
-const KEY_BYTES: usize = 32;
 /// The refreshes that a host may miss before it is shown as silent.
 const MISSED: u32 = 3;
 
@@ -34,7 +32,7 @@ const MISSED: u32 = 3;
 ///
 /// Returns a sentence that says what to do when the cluster's key or the servers cannot be read.
 pub async fn read(options: &ClusterOptions) -> Result<ClusterView, String> {
-    let key = Key::new(read_key(options)?);
+    let key = Key::new(options.read_key()?);
     let link = Link::connect(&servers(options)).await.map_err(|e| e.to_string())?;
     let queue = Queue::default();
     let (mut jobs, nobody) = (Jobs::latest(link.clone()), Owner::new(""));
@@ -154,21 +152,6 @@ pub(crate) fn servers(options: &ClusterOptions) -> Options {
         credentials: options.credentials.clone(),
         authority: options.ca.clone(),
     }
-}
-
-/// The cluster's key: 64 hexadecimal digits.
-pub(crate) fn read_key(options: &ClusterOptions) -> Result<[u8; KEY_BYTES], String> {
-    let secret = options.key.read().map_err(|why| format!("[cluster]: {why}"))?;
-    let digits = secret.expose().as_bytes();
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    bytes.filter(|_| digits.len() == 2 * KEY_BYTES).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
-        format!(
-            "[cluster]: the key in {} is not of {} hexadecimal digits; copy it from another host",
-            options.key,
-            2 * KEY_BYTES
-        )
-    })
 }
 
 #[cfg(test)]

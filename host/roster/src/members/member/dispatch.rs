@@ -122,6 +122,9 @@ impl Member {
                 return Err(RpcError::busy(format!("a dispatch with the `key` {:?} is under way; try again", key.key)));
             }
         };
+        if let Some(cluster) = &self.context.cluster {
+            cluster.check_queue()?;
+        }
         let Earlier { id: follows, files, kept: read } = self.earlier(params.follows.take()).await?;
         let (mut request, request_bytes, attachments) = self.request(params, files)?;
         let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
