@@ -14,7 +14,7 @@ use guild_fakes::{Nats, free_node_ports};
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, time::timeout};
 
-use super::{homes, serve, until_known};
+use super::{homes, serve, stop_at_once, until_known};
 use crate::support::{
     host::{Home, wait_for},
     mcp::Endpoint,
@@ -56,6 +56,7 @@ impl Made {
         }
         home.set("GUILD_CONFIG", home.path("guild.toml").to_str().unwrap());
         home.quick("quick");
+        home.endless("endless");
         home
     }
 
@@ -242,7 +243,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn a_cluster_of_three_nodes_works_as_init_wrote_it() {
-    let made = Made::new(3, "a,b", &[]);
+    let mut made = Made::new(3, "a,b", &[]);
     let homes = ["a", "b"].map(|name| made.host(name));
     let [a, b] = [homes[0].serve_roster(&[]), homes[1].serve_roster(&[])];
     let id = a.at("quick").start("ends");
@@ -250,7 +251,18 @@ fn a_cluster_of_three_nodes_works_as_init_wrote_it() {
     assert_eq!(b.at("quick").ended(&id)["status"], "completed");
     assert_eq!(a.at("quick").result(&id).unwrap(), b.at("quick").result(&id).unwrap());
     b.at("quick").delete(&id).unwrap();
-    a.stop();
+    // A key, a file that is too large for a record, and a job that goes from host to host.
+    let file = json!([{"path": "a.bin", "text": "x".repeat(400_000)}]);
+    let dispatch = json!({"description": "d", "task": "t", "key": "once", "attachments": file});
+    let [first, again] = [&a, &b].map(|host| host.at("endless").dispatch(dispatch.clone()).unwrap());
+    assert_eq!(first, again);
+    until_known(&b.at("endless"), &first, "running");
+    stop_at_once(a);
+    assert_eq!(b.at("endless").ended(&first)["status"], "failed");
+    for node in 0..3 {
+        let log = made.nats.log(node);
+        assert!(!log.contains("Violation"), "{log}");
+    }
 }
 
 #[test]
@@ -305,6 +317,20 @@ fn hosts_have_only_the_rights_that_they_need() {
     let refused = made.home.run(&[&init[..], &["--key", key.to_str().unwrap(), "--replicas", "1"]].concat());
     assert!(!refused.status.success());
     assert!(stderr(&refused).contains("it may not publish to $JS.API.STREAM.CREATE"), "{}", stderr(&refused));
+
+    // Commands with a host's credentials copy its jobs, and leave to the administrator what is the administrator's.
+    let administrator = made.home.path("acme/admin/nats.nk");
+    let backup = home.run(&["backup", "guild.tar.gz", "--members", home.path("members").to_str().unwrap()]);
+    assert!(backup.status.success(), "{}", stderr(&backup));
+    let members = home.path("members");
+    let publish = ["cluster", "publish", "quick", "--members", members.to_str().unwrap()];
+    let refused = home.run(&publish);
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains("NATS denies this host"), "{}", stderr(&refused));
+    for command in [&publish[..], &["cluster", "sweep"]] {
+        let done = home.run(&[command, &["--credentials", administrator.to_str().unwrap()]].concat());
+        assert!(done.status.success(), "{command:?}: {}", stderr(&done));
+    }
 
     // A host with credentials of another cluster, or none, says so.
     let strange = Home::new();

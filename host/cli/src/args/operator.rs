@@ -273,7 +273,8 @@ Examples:
 The command checks a host as `guild serve` with the same options would start it, without starting it. It also queries \
 the running hosts that serve the local members, and the host that --url names; it reports how each differs from a \
 host that would be started now. It checks a hall if --hall is given or the hall's home exists: the home, config.yaml, \
-the workers, the manager, each project as the first commission would find it, and gh.
+the workers, the manager, each project as the first commission would find it, and gh. Where guild.toml has a [cluster], \
+it checks the NATS servers and their streams, and names each setting in which another host differs.
 
 Exit code: 0 if everything that guild.toml requests and that members run on is usable, and the members of running \
 hosts are in service; 1 otherwise.")]
@@ -437,7 +438,8 @@ with the credentials and the [cluster] of guild.toml for each host, and admin wi
 which no host gets. It reaches no server, and prints the command that makes the streams once the servers run.
 
 With --servers, it makes the streams, which takes the administrator's credentials. Streams that are there are checked, \
-and stay. The file of the key is made if it is not there; each host gets a copy.")]
+and stay. The file of the key is made if it is not there, and the [cluster] for guild.toml is printed then; each host \
+gets a copy.")]
 pub(crate) struct ClusterInit {
     /// Write the files of a new cluster into this directory, which is empty or does not exist
     #[arg(value_name = "DIR", required_unless_present = "servers", requires = "nodes", requires = "hosts")]

@@ -64,7 +64,10 @@ async fn init(args: ClusterInit) -> Result<(), Failure> {
     for stream in link.states().await.map_err(failed)? {
         tell(format_args!("the stream {} is there", stream.stream));
     }
-    make_key(&key)?;
+    if !make_key(&key)? {
+        tell(format_args!("the key {} is there already, and stays", key.display()));
+        return Ok(());
+    }
     let text = |text: &str| toml::Value::from(text);
     print(|out| {
         writeln!(out, "[cluster]\nname = {}\nservers = {}", text(&name), toml::Value::from(servers))?;
@@ -83,9 +86,11 @@ pub(super) async fn connect(
 ) -> Result<(Link, Key), Failure> {
     let cluster = config.cluster.as_ref().ok_or_else(|| Failure::error("guild.toml has no [cluster]"))?;
     let key = cluster.read_key().map_err(Failure::error)?;
+    // Who has a host's credentials may hear the answers to that host only.
+    let host = if credentials.is_some() { client.to_owned() } else { cluster.host.clone() };
     let options = Options {
         servers: cluster.servers.iter().map(|url| url.as_str().to_owned()).collect(),
-        host: client.to_owned(),
+        host,
         credentials: credentials.or_else(|| cluster.credentials.clone()),
         authority: cluster.ca.clone(),
     };
@@ -97,12 +102,11 @@ fn failed(error: StoreError) -> Failure {
     Failure::error(error.to_string())
 }
 
-/// Makes the cluster's key, unless the file is there.
-fn make_key(file: &Path) -> Result<(), Failure> {
+/// Makes the cluster's key, and tells whether it did: a file that is there stays.
+fn make_key(file: &Path) -> Result<bool, Failure> {
     let failed = |e: std::io::Error| Failure::error(format!("{}: {e}", file.display()));
     if file.try_exists().map_err(failed)? {
-        tell(format_args!("the key {} is there already, and stays", file.display()));
-        return Ok(());
+        return Ok(false);
     }
     let name = file.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| Failure::error(format!("--key {} names no file", file.display())))?;
@@ -110,7 +114,7 @@ fn make_key(file: &Path) -> Result<(), Failure> {
     let dir = open_directory(directory).and_then(|dir| open_dir(&dir, ".")).map_err(failed)?;
     let how = Write { mode: 0o600, survives: Survives::PowerCut };
     replace_as(&dir, name, new_key()?.as_bytes(), how).map_err(failed)?;
-    Ok(())
+    Ok(true)
 }
 
 /// A new key of a cluster, as its file has it.

@@ -132,7 +132,8 @@ pub(crate) struct WrittenClaude {
     /// `"dontAsk"` or `"bypassPermissions"`. Neither asks a person. Default: `"dontAsk"`.
     permissions: Option<Spanned<String>>,
     /// Whether sessions are resumed after a restart, or at another host of the cluster. The CLI then keeps them in its own
-    /// directory; one that it does not have is told from the job's transcript. Default: `false`, in a cluster `true`.
+    /// directory; one that it does not have is told from the job's transcript. In a cluster, the default is `true`.
+    /// Default: `false`.
     resume: Option<bool>,
     /// The time without output after which the CLI counts as failed. Default: `600`.
     silence_seconds: Option<Spanned<u32>>,

@@ -108,6 +108,11 @@ pub struct ClusterStream {
 }
 
 impl ClusterStream {
+    /// The number of nodes that have it, as a phrase.
+    pub fn servers(&self) -> String {
+        if self.replicas == 1 { "1 server".to_owned() } else { format!("{} servers", self.replicas) }
+    }
+
     /// The part of its limit that it takes, in percent.
     pub fn percent(&self) -> Option<u64> {
         let max = self.max_bytes.filter(|max| *max > 0)?;

@@ -84,7 +84,7 @@ fn look_at_stream(stream: &ClusterStream) -> Check {
             "{fill}; a full stream refuses new jobs: raise its limit with `nats stream edit {name} --max-bytes`"
         ))
     } else if stream.lagging.is_empty() {
-        Ok(format!("{fill}, at {} servers", stream.replicas))
+        Ok(format!("{fill}, at {}", stream.servers()))
     } else {
         let lagging = stream.lagging.join(", ");
         Err(format!("{fill}; it is not up to date at {lagging}: wait, or look at the log of nats-server there"))

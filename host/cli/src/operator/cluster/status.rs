@@ -92,7 +92,7 @@ fn write_stream(out: &mut dyn Write, stream: &ClusterStream) -> io::Result<()> {
     if let (Some(max), Some(percent)) = (stream.max_bytes, percent) {
         write!(out, " of {max}, {percent} %")?;
     }
-    write!(out, "; at {} servers", stream.replicas)?;
+    write!(out, "; at {}", stream.servers())?;
     match stream.lagging.as_slice() {
         [] => writeln!(out),
         lagging => writeln!(out, ", of which {} are behind", one_line(&lagging.join(", "), 200)),
