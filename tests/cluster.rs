@@ -1,11 +1,13 @@
 //! Hosts of one cluster, on a real NATS server.
 
-use std::fs;
+use std::{fs, process::Stdio};
 
+use async_nats::jetstream;
 use guild_fakes::{Gate, Nats, OpenAi, Received, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::commissions::Hall;
 use crate::support::{
     host::{Client, Home, Host, wait_for},
     mcp::Endpoint,
@@ -19,25 +21,41 @@ fn homes(nats: &Nats) -> [Home; 2] {
 
 /// [`homes`], with this before the table of the cluster in guild.toml.
 fn homes_with(nats: &Nats, settings: &str) -> [Home; 2] {
-    let (servers, monitor) = (nats.urls(), nats.monitors());
     let homes = ["a", "b"].map(|host| {
-        let mut home = Home::new();
-        let cluster = format!("servers = {servers:?}\nmonitor = {monitor:?}\nkey_file = \"acme.key\"\nhost = {host:?}");
-        let file = home.write("guild.toml", format!("{settings}\n[cluster]\nname = \"acme\"\n{cluster}\n"));
+        let home = home(nats, settings, host);
         home.write("docs/moths.md", "# Moths\n\nThe luna moth lives for a week.\n");
         home.researcher("researcher");
-        home.set("GUILD_CONFIG", file.to_str().unwrap());
         home.endless("endless");
         home.quick("quick");
         home
     });
-    let key = homes[0].path("acme.key");
-    let servers = nats.urls().join(",");
-    let init = ["cluster", "init", "--servers", &servers, "--replicas", "1", "--log-gib", "1", "--blob-gib", "1"];
-    let made = homes[0].run(&[&init[..], &["--key", key.to_str().unwrap()]].concat());
-    assert!(made.status.success(), "{}", stderr(&made));
-    fs::copy(&key, homes[1].path("acme.key")).unwrap();
+    init(nats, &homes[0], "acme.key");
+    fs::copy(homes[0].path("acme.key"), homes[1].path("acme.key")).unwrap();
     homes
+}
+
+/// Makes the streams, and the cluster's key in a home.
+fn init(nats: &Nats, home: &Home, key: &str) {
+    let (servers, key) = (nats.urls().join(","), home.path(key));
+    let init = ["cluster", "init", "--servers", &servers, "--replicas", "1", "--log-gib", "1", "--blob-gib", "1"];
+    let made = home.run(&[&init[..], &["--key", key.to_str().unwrap()]].concat());
+    assert!(made.status.success(), "{}", stderr(&made));
+}
+
+/// The table of a host of the cluster.
+fn table(nats: &Nats, host: &str) -> String {
+    let (servers, monitor) = (nats.urls(), nats.monitors());
+    format!(
+        "[cluster]\nname = \"acme\"\nservers = {servers:?}\nmonitor = {monitor:?}\nkey_file = \"acme.key\"\nhost = {host:?}\n"
+    )
+}
+
+/// The home of a host without members.
+fn home(nats: &Nats, settings: &str, host: &str) -> Home {
+    let mut home = Home::new();
+    let file = home.write("guild.toml", format!("{settings}\n{}", table(nats, host)));
+    home.set("GUILD_CONFIG", file.to_str().unwrap());
+    home
 }
 
 fn listed(client: &Client, id: &str) -> Option<Value> {
@@ -111,6 +129,19 @@ fn a_host_that_starts_again_knows_all_and_fails_what_its_component_carried_out()
     until_known(&a.at("endless"), &id, "cancelled");
 }
 
+/// Waits until a host hands its jobs over.
+fn until_draining(host: &Host) {
+    let readiness = Endpoint::new(host, "/readyz");
+    wait_for("the host to drain", || (readiness.send("GET", "").status == 503).then_some(()));
+}
+
+/// Stops a host that does not wait for the ends of its jobs' turns.
+fn stop_at_once(host: Host) {
+    host.signal("-TERM");
+    until_draining(&host);
+    host.stop();
+}
+
 #[test]
 fn a_host_that_leaves_hands_its_jobs_over_at_once() {
     let nats = Nats::start(1);
@@ -118,7 +149,7 @@ fn a_host_that_leaves_hands_its_jobs_over_at_once() {
     let [a, b] = serve(&homes);
     let id = a.at("endless").start("goes on");
     until_known(&b.at("endless"), &id, "running");
-    a.stop();
+    stop_at_once(a);
     assert_eq!(b.at("endless").ended(&id)["status"], "failed");
 }
 
@@ -151,7 +182,7 @@ fn a_session_goes_on_at_another_host_from_its_transcript_and_its_notes_are_every
     let [a, b] = serve(&homes);
     let id = a.at("researcher").start("How long does a luna moth live?");
     runtime.block_on(provider.received(2));
-    a.stop();
+    stop_at_once(a);
     gate.open();
     let ended = b.at("researcher").ended(&id);
     assert_eq!(ended["status"], "completed", "{ended}\n{}", b.output());
@@ -163,6 +194,36 @@ fn a_session_goes_on_at_another_host_from_its_transcript_and_its_notes_are_every
     let asked = runtime.block_on(provider.received(5));
     assert!(asked.last().unwrap().body.to_string().contains("It lives for a week."), "{:?}", asked.last());
     assert_eq!(a.at("researcher").status(&id).unwrap(), b.at("researcher").status(&id).unwrap());
+}
+
+#[test]
+fn a_host_that_is_stopped_hands_its_jobs_over_at_the_end_of_their_turns() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 => Reply::call("store_memory", json!({"key": "luna", "content": "It lives for a week."})).behind(&held),
+        1 => submit("by the other host"),
+        _ => Reply::text("Done."),
+    }));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 4));
+    let [a, b] = serve(&homes);
+    let id = a.at("researcher").start("How long does a luna moth live?");
+    runtime.block_on(provider.received(1));
+    let mut draining = homes[0].guild().args(["cluster", "drain"]).stderr(Stdio::null()).spawn().unwrap();
+    until_draining(&a);
+    let refused = a.at("researcher").dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
+    assert!(refused.message.contains("this host is about to stop"), "{}", refused.message);
+    gate.open();
+    let (status, output) = a.wait();
+    assert!(status.success(), "{output}");
+    assert!(draining.wait().unwrap().success());
+    assert!(stderr(&homes[0].run(&["cluster", "drain"])).contains("the host a does not run"));
+    let ended = b.at("researcher").ended(&id);
+    assert_eq!(ended["status"], "completed", "{ended}\n{}", b.output());
+    // No turn was asked for twice.
+    let turns: Vec<_> = runtime.block_on(provider.received(3)).iter().map(Received::turn).collect();
+    assert_eq!(turns, [0, 1, 2]);
 }
 
 #[test]
@@ -218,6 +279,162 @@ fn a_dispatch_beyond_the_queue_is_refused_with_the_setting_to_change() {
         assert_eq!(b.at("researcher").ended(id)["status"], "completed");
     }
     wait_for("a dispatch to be accepted again", || fourth().ok());
+}
+
+#[test]
+fn a_published_member_is_at_every_host_as_it_was_approved_once() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let [a, b] = serve(&homes);
+    // The machine of the operator, who has the cluster's key and serves nothing.
+    let operator = home(&nats, "", "operator");
+    fs::copy(homes[0].path("acme.key"), operator.path("acme.key")).unwrap();
+    let members = operator.path("members");
+    let run = |arguments: &[&str]| {
+        let done = operator.run(&[&["cluster"], arguments].concat());
+        assert!(done.status.success(), "{}", stderr(&done));
+    };
+    let publish = |member: &str| run(&["publish", member, "--members", members.to_str().unwrap()]);
+    let is_served = |host: &Host| host.members().iter().any(|member| member["member"] == "brief");
+    let ends = |host: &Host, status: &str| {
+        wait_for("the member to be in the roster", || is_served(host).then_some(()));
+        wait_for("the published member to be served", || {
+            let id = host.at("brief").dispatch(json!({"description": "d", "task": "t"})).ok()?;
+            (host.at("brief").ended(&id)["status"] == status).then_some(())
+        });
+    };
+    operator.quick("brief");
+    publish("brief");
+    for host in [&a, &b] {
+        ends(host, "completed");
+    }
+    let runtime = Runtime::new().unwrap();
+    let thief = runtime.block_on(async_nats::connect(nats.urls())).unwrap();
+    let subject = "$KV.guild_members.brief";
+    let first = runtime.block_on(async {
+        let stream = jetstream::new(thief.clone()).get_stream("KV_guild_members").await.unwrap();
+        stream.get_last_raw_message_by_subject(subject).await.unwrap()
+    });
+    // The next version is at both, where the first was put in place.
+    operator.failing("brief");
+    publish("brief");
+    for host in [&a, &b] {
+        ends(host, "failed");
+    }
+    // Who has credentials of NATS cannot bring the first one back.
+    runtime.block_on(thief.publish(subject, first.payload)).unwrap();
+    runtime.block_on(thief.flush()).unwrap();
+    for host in [&a, &b] {
+        wait_for("the host to refuse the repeated publication", || {
+            host.output().contains("a later publication was seen here").then_some(())
+        });
+        ends(host, "failed");
+    }
+    // A member that a host has of its own stays as it is.
+    operator.failing("quick");
+    publish("quick");
+    wait_for("the host to refuse the publication", || {
+        b.output().contains("has other files, which were not published").then_some(())
+    });
+    assert_eq!(b.at("quick").ended(&b.at("quick").start("t"))["status"], "completed");
+    run(&["withdraw", "brief"]);
+    for (host, home) in [(&a, &homes[0]), (&b, &homes[1])] {
+        wait_for("the member to be withdrawn", || (!is_served(host)).then_some(()));
+        assert!(!home.path("members/brief/guest.wasm").exists());
+        assert!(home.path("members/brief/.jobs").exists());
+    }
+}
+
+#[test]
+fn the_hall_of_one_host_is_served_by_all_and_its_attempts_wait_for_it() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 if request.number == 0 => submit("never").behind(&held),
+        0 => Reply::call("submit_result", json!({"summary": "A week."})),
+        _ => Reply::text("Done."),
+    }));
+    let hall = Hall::with_researcher(&provider);
+    hall.configure(&table(&nats, "a"));
+    init(&nats, &hall.home, "config/guild/acme.key");
+    let other = home(&nats, "", "b");
+    fs::copy(hall.home.path("config/guild/acme.key"), other.path("acme.key")).unwrap();
+    other.quick("quick");
+    let (a, b) = (hall.serve(), other.serve_roster(&[]));
+    let ask = |method: &str, path: &str, body: &str| {
+        Endpoint::new(&b, &format!("/hall{path}")).with("Content-Type", "application/json").send(method, body)
+    };
+    wait_for("the other host to know the hall", || {
+        (ask("GET", "/system/runtime/daemon/health", "").status == 200).then_some(())
+    });
+    let create = json!({"projectName": "demo", "workerName": "researcher", "title": "Moths", "prompt": "How long?"});
+    let created = ask("POST", "/commission/request/commission/create", &create.to_string());
+    assert_eq!(created.status, 201);
+    let id: Value = serde_json::from_str(&created.text()).unwrap();
+    let dispatch = json!({"commissionId": id["commissionId"]}).to_string();
+    assert_eq!(ask("POST", "/commission/run/dispatch", &dispatch).status, 202);
+    runtime.block_on(provider.received(1));
+    // A second hall is refused, in another home too.
+    let third = home(&nats, "", "c");
+    fs::copy(other.path("acme.key"), third.path("acme.key")).unwrap();
+    fs::create_dir(third.path("hall")).unwrap();
+    let refused = third.run(&["serve", "--port", "0", "--hall", third.path("hall").to_str().unwrap()]);
+    assert!(stderr(&refused).contains("the host a serves the hall of this cluster"), "{}", stderr(&refused));
+    a.kill();
+    let away = ask("GET", "/system/runtime/daemon/health", "");
+    assert_eq!(away.status, 503);
+    let why = away.text();
+    assert!(why.contains("attempts and meetings wait for it"), "{why}");
+    let a = hall.serve();
+    gate.open();
+    let id = id["commissionId"].as_str().unwrap();
+    let read = hall.until("demo", id, "completed");
+    assert!(read["commission"].to_string().contains("A week."), "{read}\n{}", a.output());
+}
+
+#[test]
+fn a_backup_of_a_cluster_is_served_by_a_host_alone_and_goes_into_another_cluster() {
+    let nats = Nats::start(1);
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime.block_on(OpenAi::start(|request: &Received| match request.turn() {
+        0 => Reply::call("store_memory", json!({"key": "luna", "content": "It lives for a week."})),
+        1 => submit("a week"),
+        _ => Reply::text("Done."),
+    }));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 4));
+    let [a, b] = serve(&homes);
+    let id = a.at("researcher").start("How long does a luna moth live?");
+    assert_eq!(a.at("researcher").ended(&id)["status"], "completed");
+    let (status, result) = (a.at("researcher").status(&id).unwrap(), a.at("researcher").result(&id).unwrap());
+    // The backup is made at the other host, which has carried nothing out.
+    let file = homes[1].path("backup.tar.gz");
+    let members = homes[1].path("members");
+    let made = homes[1].run(&["backup", file.to_str().unwrap(), "--members", members.to_str().unwrap()]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    a.stop();
+    b.stop();
+    let alone = Home::new();
+    let restored = alone.run(&["restore", file.to_str().unwrap(), alone.path("restored").to_str().unwrap()]);
+    assert!(stderr(&restored).contains("guild cluster import"), "{}", stderr(&restored));
+    let members = alone.path("members");
+    fs::rename(alone.path("restored/members"), &members).unwrap();
+    let note = fs::read_to_string(members.join("researcher/memory/luna.md")).unwrap();
+    assert!(note.contains("It lives for a week."), "{note}");
+    let host = alone.serve_roster(&[]);
+    assert_eq!(host.at("researcher").status(&id).unwrap(), status);
+    assert_eq!(host.at("researcher").result(&id).unwrap(), result);
+    host.stop();
+    // Another cluster, whose hosts have members and no jobs.
+    let other = Nats::start(1);
+    let homes = homes_with(&other, &with_model(&provider.url(), 4));
+    let import = || homes[0].run(&["cluster", "import", "--members", members.to_str().unwrap()]);
+    assert!(stderr(&import()).contains("researcher: 1 jobs and 1 notes"), "{}", stderr(&import()));
+    assert!(stderr(&import()).contains("researcher: 0 jobs and 0 notes"));
+    let [_, b] = serve(&homes);
+    wait_for("the job to be known", || b.at("researcher").status(&id).ok());
+    assert_eq!(b.at("researcher").status(&id).unwrap(), status);
+    assert_eq!(b.at("researcher").result(&id).unwrap(), result);
 }
 
 #[test]

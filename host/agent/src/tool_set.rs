@@ -277,6 +277,8 @@ impl Tools for ToolSet {
             Err(error) => (None, Some(error.to_string())),
         };
         self.journal.write(&Entry::Result { session, call: id, ms, output, error });
+        // The model's next turn begins with this answer.
+        self.journal.before_turn().await?;
         result
     }
 }

@@ -898,9 +898,49 @@ async fn a_session_is_resumed_after_a_restart_where_that_is_set() {
 
     let unset = again.claude();
     assert!(unset.can_resume(&history).unwrap_err().contains("[claude] resume = true"));
-    assert!(claude.can_resume(&[]).unwrap_err().contains("named its session"));
+    // The host stopped before the CLI had named its session, which begins again.
+    assert_eq!(claude.can_resume(&[]), Ok(()));
     let (session, ..) = asked(history);
     assert!(error(&unset.run(session).await.ending).contains("[claude] resume = true"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_the_cli_does_not_have_goes_on_from_its_transcript() {
+    let turn = Entry::Turn {
+        session: 1,
+        turn: 1,
+        model: None,
+        text: "I shall note it.".to_owned(),
+        content: None,
+        usage: guild_contract::Usage::default(),
+    };
+    let call = |call: &str, tool: &str| Entry::Call {
+        session: 1,
+        call: call.to_owned(),
+        tool: tool.to_owned(),
+        input: json!({"question": call}),
+    };
+    let answered =
+        Entry::Result { session: 1, call: "one".to_owned(), ms: 1, output: Some(json!("noted")), error: None };
+    let entries = vec![turn, call("one", "record_decision"), call("two", "record_decision"), answered];
+    let handle = Entry::Handle { session: 1, handle: "22222222-2222-4333-8444-555555555555".to_owned() };
+    // At another host, and where the host stopped before the CLI had named its session.
+    for history in [[vec![handle], entries.clone()].concat(), entries] {
+        let fixture =
+            Fixture::new(json!({"handshake": "lost", "steps": [{"do": "answer", "id": "m"}, {"do": "result"}]}));
+        let claude = Claude::new(ClaudeOptions { resume: true, ..fixture.options() }).unwrap();
+        let (session, _, kept) = asked(history);
+        let prompt = session.prompt.clone();
+        assert_eq!(claude.run(session).await.ending, Ending::Success);
+        let asked_for = fixture.user_messages();
+        let [told] = asked_for.as_slice() else { panic!("{asked_for:?}") };
+        for part in
+            ["> I shall note it.", "It answered:\n> noted", "It was not answered: it may have had its effect.", &prompt]
+        {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(kept.entries().iter().any(|entry| matches!(entry, Entry::Compacted { .. })));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

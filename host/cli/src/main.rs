@@ -131,7 +131,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Token(args) => token::token(args),
         Command::Tls(args) => tls::tls(args),
         Command::Cluster(args) => on(&mut Builder::new_multi_thread(), cluster::cluster(args)),
-        Command::Backup(args) => backup::backup(args),
+        Command::Backup(args) => on(&mut Builder::new_multi_thread(), backup::backup(args)),
         Command::Restore(args) => backup::restore(args),
         Command::Health(args) => on(&mut Builder::new_current_thread(), health::health(args)),
         Command::Audit(args) => audit::audit(&args),

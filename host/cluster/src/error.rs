@@ -46,6 +46,9 @@ pub enum StoreError {
     /// Another host of the same name is alive.
     #[error("another host named {0} is alive in this cluster; set another `host` in [cluster] of guild.toml")]
     SameName(String),
+    /// Another host serves the hall.
+    #[error("the host {0} serves the hall of this cluster; start this one without --hall, or stop that one first")]
+    HallServed(String),
     /// A record or a blob cannot be read.
     #[error("{0}")]
     Damaged(String),

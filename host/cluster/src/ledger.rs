@@ -10,13 +10,14 @@ use async_trait::async_trait;
 use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus, MemberKey};
 use guild_jobs::{Accepted, Birth, Change, Decision, Head, Hold, Ledger, News, Refused, events::JobEvent};
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{runtime::Handle, sync::watch, time::sleep};
 
 use crate::{
     buckets::keys::{CallersKey, Keys},
     error::StoreError,
     link::wait,
     log::{Append, JobName, Logs},
+    presence::Presence,
     record::{Content, Folded, Needs, Record},
     rules::Holder,
     watch::JobSeen,
@@ -28,8 +29,8 @@ const DOUBT: Duration = Duration::from_secs(10 * 60);
 /// The interval between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells what a host needs to carry a plan out.
-pub type NeedsOf = Arc<dyn Fn(&Accepted) -> Needs + Send + Sync>;
+/// Tells what a host needs to carry a job with this plan out.
+pub type NeedsOf = Arc<dyn Fn(&JobId, &Accepted) -> Needs + Send + Sync>;
 
 /// The jobs of one member, which all hosts of the cluster serve. It is cheap to clone.
 #[derive(Clone)]
@@ -40,6 +41,7 @@ pub struct MemberJobs {
     needs: NeedsOf,
     holds: Holds,
     tails: Tails,
+    presence: Arc<Presence>,
     runtime: Handle,
 }
 
@@ -47,26 +49,25 @@ pub struct MemberJobs {
 /// what callers were told.
 type Tails = Arc<Mutex<HashMap<JobId, u64>>>;
 
-/// The jobs that this host holds, each with the sequence by which it took the job.
-type Holds = Arc<Mutex<HashMap<JobId, u64>>>;
-
-fn lock(holds: &Holds) -> MutexGuard<'_, HashMap<JobId, u64>> {
-    holds.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(tails: &Tails) -> MutexGuard<'_, HashMap<JobId, u64>> {
+    tails.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// The jobs that this host holds, each with the sequence by which it took the job.
+type Holds = Arc<watch::Sender<HashMap<JobId, u64>>>;
 
 impl MemberJobs {
     /// The jobs of a member. Appends run on `runtime`, which has more than one thread, since the methods of the ledger
     /// block.
-    pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, runtime: Handle) -> Self {
-        Self {
-            keys: Keys::new(logs.clone()),
-            logs,
-            member,
-            needs,
-            holds: Holds::default(),
-            tails: Tails::default(),
-            runtime,
-        }
+    pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, presence: Arc<Presence>, runtime: Handle) -> Self {
+        let keys = Keys::new(logs.clone());
+        let (holds, tails) = (Holds::default(), Tails::default());
+        Self { keys, logs, member, needs, holds, tails, presence, runtime }
+    }
+
+    /// Waits until this host holds none of the member's jobs.
+    pub async fn released(&self) {
+        let _ = self.holds.subscribe().wait_for(HashMap::is_empty).await;
     }
 
     fn name(&self, job: &JobId) -> JobName {
@@ -88,10 +89,11 @@ impl MemberJobs {
     pub fn hold(&self, job: &JobId, taken: &Folded) -> Arc<dyn Hold> {
         let head = taken.head.clone().unwrap_or_default();
         let writer = Writer::start(self.logs.clone(), self.name(job), taken, head, &self.runtime);
-        let (job, since, holds, runtime) = (job.clone(), taken.tail, self.holds.clone(), self.runtime.clone());
-        lock(&holds).insert(job.clone(), since);
-        self.note_tail(&job, since);
-        Arc::new(HeldJob { writer, job, since, holds, runtime })
+        self.holds.send_modify(|holds| {
+            holds.insert(job.clone(), taken.tail);
+        });
+        self.note_tail(job, taken.tail);
+        Arc::new(HeldJob { writer, name: job.clone(), since: taken.tail, jobs: self.clone() })
     }
 
     /// The news of one of the member's jobs, for [`guild_jobs::JobStore::hear`].
@@ -106,7 +108,7 @@ impl MemberJobs {
             false => self.note_tail(&seen.name.job, seen.sequence),
         }
         let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };
-        let is_older = || lock(&self.holds).get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
+        let is_older = || self.holds.borrow().get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
         Ok(News { head, is_held: seen.standing.holder == Holder::Held(self.logs.own().clone()) || is_older() })
     }
 }
@@ -161,7 +163,7 @@ impl Ledger for MemberJobs {
             Change::Remove(_) => None,
         });
         let append = Append { records: Vec::new(), head: json(&birth.head)?, events: vec![json(&birth.event)?] };
-        let begun = self.logs.begin(&name, (self.needs)(birth.plan), files.collect(), true, append);
+        let begun = self.logs.begin(&name, (self.needs)(birth.job, birth.plan), files.collect(), true, append);
         match wait(&self.runtime, begun) {
             Ok(Some(born)) => Ok(self.hold(birth.job, &born)),
             Ok(None) => Err(Refused::Lost),
@@ -226,19 +228,18 @@ async fn give_back(logs: Logs, name: JobName) {
 /// A job that this host holds.
 struct HeldJob {
     writer: Writer,
-    job: JobId,
+    name: JobId,
     since: u64,
-    holds: Holds,
-    runtime: Handle,
+    jobs: MemberJobs,
 }
 
 impl Drop for HeldJob {
     fn drop(&mut self) {
-        let mut holds = lock(&self.holds);
-        // The host may have taken the job again.
-        if holds.get(&self.job) == Some(&self.since) {
-            holds.remove(&self.job);
-        }
+        self.jobs.holds.send_if_modified(|holds| {
+            // The host may have taken the job again.
+            let is_last = holds.get(&self.name) == Some(&self.since);
+            is_last && holds.remove(&self.name).is_some()
+        });
     }
 }
 
@@ -273,14 +274,18 @@ impl Hold for HeldJob {
         self.writer.settled(None).await.map_err(refused)
     }
 
+    async fn may_go_on(&self) -> bool {
+        self.jobs.presence.may_go_on().await
+    }
+
     fn end(&self, last: Decision) -> Result<(), Refused> {
-        wait(&self.runtime, self.writer.finish(append(last)?)).map_err(refused)
+        wait(&self.jobs.runtime, self.writer.finish(append(last)?)).map_err(refused)
     }
 
     fn release(&self, why: &str) -> Result<(), Refused> {
         let free = vec![Record::Free { why: why.to_owned() }];
         let last = Append { records: free, head: self.writer.head(), events: Vec::new() };
-        wait(&self.runtime, self.writer.finish(last)).map_err(refused)
+        wait(&self.jobs.runtime, self.writer.finish(last)).map_err(refused)
     }
 }
 

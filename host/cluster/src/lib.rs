@@ -44,9 +44,11 @@
 //! | `Guild-Head` | the picture of the job after the message, as JSON of at most 2 KiB |
 //! | `Guild-Events` | the events of the message, as a JSON array |
 //!
+//! Some minutes after a job's end, its log is replaced by one message with the same files, on the same condition. A blob
+//! that nothing names stays until a [`sweep`] with the administrator's credentials.
+//!
 //! One consumer of these headers, which begins with the last message of each subject, is therefore a host's list of
 //! all jobs, its queue of waiting jobs, and its events. There is no second place that would have to agree with the log.
-
 //!
 //! # Hosts
 //!
@@ -71,5 +73,7 @@ pub mod record;
 pub mod rules;
 pub mod seal;
 pub mod streams;
+pub mod sweep;
+pub mod transfer;
 pub mod watch;
 pub mod writer;

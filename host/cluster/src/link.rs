@@ -469,6 +469,19 @@ impl Link {
         }
     }
 
+    /// Removes the messages of a subject before a sequence, which hosts may not do.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the servers do not let this client do it, or do not answer.
+    pub(crate) async fn purge(&self, stream: &'static str, subject: &str, before: u64) -> Result<(), StoreError> {
+        let denied = |e: &dyn std::fmt::Display| {
+            StoreError::Denied(format!("removing {subject} from {stream} needs the administrator's credentials: {e}"))
+        };
+        let found = self.context.get_stream(stream).await.map_err(|e| denied(&e))?;
+        found.purge().filter(subject).sequence(before).await.map(drop).map_err(|e| denied(&e))
+    }
+
     /// The name of the server that this host is connected to.
     pub fn server(&self) -> String {
         self.client.server_info().server_name

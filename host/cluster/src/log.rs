@@ -151,9 +151,14 @@ impl Logs {
         }
     }
 
-    fn fold(&self, job: &mut Folded, message: &Message) -> Result<(), StoreError> {
+    /// The records of a message.
+    pub(crate) fn records(message: &Message) -> Result<Vec<Record>, StoreError> {
         let version = message.header(RECORDS).and_then(|version| version.parse().ok()).unwrap_or(VERSION);
-        for record in decode(&format!("{} at {}", message.subject, message.sequence), version, &message.payload)? {
+        decode(&format!("{} at {}", message.subject, message.sequence), version, &message.payload)
+    }
+
+    fn fold(&self, job: &mut Folded, message: &Message) -> Result<(), StoreError> {
+        for record in Self::records(message)? {
             job.apply(record);
         }
         job.tail = message.sequence;
@@ -205,8 +210,12 @@ impl Logs {
                 set(header, &text).map_err(|e| invalid(format!("{header}: {e}")))?;
             }
         }
-        if append.records.contains(&Record::Gone) {
+        let is_gone = append.records.contains(&Record::Gone);
+        // A birth that is not the first message replaces the log.
+        if is_gone || (expected > 0 && matches!(append.records.first(), Some(Record::Born { .. }))) {
             headers.insert(header::NATS_ROLLUP, "sub");
+        }
+        if is_gone {
             headers.insert(header::NATS_MESSAGE_TTL, GONE_STAYS.as_secs().to_string().as_str());
         }
         let payload = self.payload(append.records).await?;
@@ -326,6 +335,34 @@ impl Logs {
                 Written::Refused => {}
             }
         }
+    }
+
+    /// Replaces the log of a job that has ended by one message with the same files. False if there was nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the log cannot be read or replaced.
+    pub async fn compact(&self, name: &JobName) -> Result<bool, StoreError> {
+        let messages = self.link.read(LOG, &name.subject(), 1).await?;
+        let mut job = Folded::default();
+        for message in &messages {
+            self.fold(&mut job, message)?;
+        }
+        if messages.len() < 2 || job.standing.holder != Holder::Ended {
+            return Ok(false);
+        }
+        let mut records = vec![Record::Born { needs: job.needs.clone() }];
+        for (file, pieces) in &job.files {
+            let content = match pieces.as_slice() {
+                [whole @ Content::Blob(_)] => whole.clone(),
+                pieces => Content::of(self.content(pieces).await?),
+            };
+            records.push(Record::Put { file: file.clone(), content });
+        }
+        records.push(Record::End);
+        let append = Append { records, head: job.head.clone().unwrap_or_default(), events: Vec::new() };
+        let after = After { standing: job.standing, needs: job.needs };
+        Ok(matches!(self.append(name, job.tail, append, &after).await?, Written::Stored { .. }))
     }
 
     /// The content of one of a job's files.

@@ -18,7 +18,7 @@ use tokio::{
     runtime::Handle,
     sync::watch,
     task::AbortHandle,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use crate::{
@@ -32,6 +32,10 @@ use crate::{
 
 /// The kind of a card's seal.
 const KIND: &str = "host";
+/// The kind of the seal of the hall's claim.
+const HALL_KIND: &str = "hall";
+/// The place of the hall's claim, which is no name of a host.
+const HALL: &str = "_hall";
 /// The subjects of all cards.
 const ALL: &str = "$KV.guild_hosts.>";
 
@@ -130,6 +134,8 @@ struct Shared {
     state: Mutex<State>,
     /// The reason that this life is over.
     dead: watch::Sender<Option<String>>,
+    /// Whether the host is about to stop, and gives its jobs back.
+    drains: watch::Sender<bool>,
     /// Changes whenever another host appears, dies or begins a new life.
     changed: watch::Sender<u64>,
 }
@@ -170,8 +176,8 @@ impl Presence {
     ) -> Result<Self, StoreError> {
         card.silent_millis = u64::try_from(times.silent.as_millis()).unwrap_or(u64::MAX);
         let state = Mutex::new(State { card, ..State::default() });
-        let (dead, changed) = (watch::channel(None).0, watch::channel(0).0);
-        let shared = Shared { link, key, identity, times, state, dead, changed };
+        let (dead, drains, changed) = (watch::Sender::new(None), watch::Sender::new(false), watch::Sender::new(0));
+        let shared = Shared { link, key, identity, times, state, dead, drains, changed };
         let host = &shared.identity.owner.host;
         let mut last = shared.last(host).await?;
         if let Some((before, Some(entry))) = &last
@@ -207,6 +213,31 @@ impl Presence {
 
     /// Whether this host may begin a request to a model, a call with an effect, or a job (rule 5).
     pub fn may_begin(&self) -> bool {
+        !*self.shared.drains.borrow() && self.is_heard()
+    }
+
+    /// Waits until a job of this host may ask a model for a turn. False once the host is about to stop, and gives its
+    /// jobs back.
+    pub async fn may_go_on(&self) -> bool {
+        let mut drains = self.shared.drains.subscribe();
+        loop {
+            if *drains.borrow_and_update() {
+                return false;
+            }
+            if self.is_heard() {
+                return true;
+            }
+            let _ = timeout(self.shared.times.refresh, drains.changed()).await;
+        }
+    }
+
+    /// Has the jobs of this host given back at the end of their turns, since it is about to stop. It begins nothing more.
+    pub fn drain(&self) {
+        self.shared.drains.send_replace(true);
+    }
+
+    /// Whether this life is not over, and its last refresh was acknowledged a short time ago.
+    fn is_heard(&self) -> bool {
         self.shared.dead.borrow().is_none()
             && may_begin(now().saturating_sub(self.shared.state().sent), &self.shared.times)
     }
@@ -263,6 +294,36 @@ impl Presence {
         match dead.wait_for(Option::is_some).await {
             Ok(why) => why.clone().unwrap_or_default(),
             Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Claims the hall, which one host of the cluster serves.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::HallServed`] when another host serves it, and an error when the store cannot be reached.
+    pub async fn claim_hall(&self) -> Result<(), StoreError> {
+        let Shared { link, key, identity, times, .. } = &*self.shared;
+        let own = &identity.owner;
+        let invalid = |e: serde_json::Error| StoreError::Invalid { subject: subject(HALL), reason: e.to_string() };
+        loop {
+            let last = link.last(HOSTS, &subject(HALL)).await?;
+            let before: Option<Owner> = last.as_ref().and_then(|last| open(key, HALL_KIND, HALL, &last.payload));
+            if let Some(before) = before.filter(|before| before != own && !self.is_over(before)) {
+                return Err(StoreError::HallServed(before.host));
+            }
+            let write = Write {
+                stream: HOSTS,
+                subject: subject(HALL),
+                expected: last.map_or(0, |last| last.sequence),
+                id: format!("{}#{}.hall", own.host, own.incarnation),
+                headers: HeaderMap::new(),
+                payload: close(key, HALL_KIND, HALL, own).map_err(invalid)?,
+            };
+            if let Written::Stored { .. } = link.write(&write, times.stop).await? {
+                self.tell(|card| card.hall = true);
+                return Ok(());
+            }
         }
     }
 

@@ -14,12 +14,13 @@ use guild_cluster::{
         members::{Change, Members},
         memory::Memory,
     },
+    link::Link,
+    record::Owner,
     seal::Key,
 };
 use guild_contract::{Limits, manifest::Scope};
 use guild_fs::clock::SystemClock;
 use guild_jobs::{MemoryStore, memory::shelf::NoteFiles};
-use serde_json::json;
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
 #[tokio::test]
@@ -62,7 +63,7 @@ async fn a_member_is_published_once_for_all_hosts_and_without_the_seal_for_none(
         ("guild-member.json".to_owned(), Bytes::from_static(b"{}")),
         ("parts/component.wasm".to_owned(), Bytes::from(vec![7; 700_000])),
     ]);
-    let published = members.publish(&member, files, json!({"approved": true})).await.unwrap();
+    let published = members.publish(&member, files).await.unwrap();
     let other = Members::new(connect(&nats, "b").await, key());
     let mut follow = other.follow();
     assert_eq!(follow.next().await, Some(Change::Published(published.clone())));
@@ -71,10 +72,55 @@ async fn a_member_is_published_once_for_all_hosts_and_without_the_seal_for_none(
     other.fetch(&published, &directory).await.unwrap();
     assert_eq!(directory.read("parts/component.wasm").unwrap(), vec![7; 700_000]);
     // Somebody with NATS credentials, but without the cluster's key.
-    Members::new(link, Key::new([8; 32])).publish(&member, BTreeMap::new(), json!(null)).await.unwrap();
+    Members::new(link, Key::new([8; 32])).publish(&member, BTreeMap::new()).await.unwrap();
     assert_eq!(follow.next().await, Some(Change::Unsealed("tools/text.kit".to_owned())));
-    members.withdraw(&member).await.unwrap();
-    assert_eq!(follow.next().await, Some(Change::Withdrawn(member)));
+    let withdrawn = members.withdraw(&member).await.unwrap();
+    assert!(withdrawn.is_withdrawn() && withdrawn.edition > published.edition);
+    assert_eq!(follow.next().await, Some(Change::Published(withdrawn)));
+}
+
+/// The notes of a host, where the host `dead` is dead.
+fn notes(link: Link, host: &str) -> Memory {
+    Memory::start(link, Owner::new(host), Arc::new(|owner| owner.host == "dead"), Handle::current())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_host_at_a_time_compacts_the_notes_of_a_member() {
+    let (nats, link) = single().await;
+    let mut shelves = Vec::new();
+    let mut directories = Vec::new();
+    for host in ["a", "b", "dead"] {
+        let directory = TempDir::new(ambient_authority()).unwrap();
+        let memory = notes(connect(&nats, host).await, host);
+        shelves.push(memory.shelf("m", NoteFiles::new(&directory, "memory".into()).unwrap()).await.unwrap());
+        directories.push((directory, memory));
+    }
+    drop(link);
+    let done = spawn_blocking(move || {
+        let [a, b, dead] = shelves.as_slice() else { panic!("three") };
+        let first = a.begin_compaction().unwrap().unwrap();
+        assert!(b.begin_compaction().unwrap().is_none());
+        drop(first);
+        let begun = std::time::Instant::now();
+        let second = loop {
+            if let Some(second) = b.begin_compaction().unwrap() {
+                break second;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the compaction ends for others");
+        };
+        assert!(a.begin_compaction().unwrap().is_none());
+        drop(second);
+        // The compaction of a dead host hinders nobody.
+        let third = loop {
+            if let Some(third) = dead.begin_compaction().unwrap() {
+                break third;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the compaction ends for others");
+        };
+        assert!(a.begin_compaction().unwrap().is_some());
+        drop(third);
+    });
+    done.await.unwrap();
 }
 
 /// The memory of a member at one host.
@@ -87,7 +133,7 @@ async fn memory(memory: &Memory, directory: &TempDir) -> Arc<MemoryStore> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_starts_during_an_outage_has_its_notes_afterwards() {
     let (mut nats, link) = single().await;
-    let (here, at_a) = (Memory::start(link, "a", Handle::current()), TempDir::new(ambient_authority()).unwrap());
+    let (here, at_a) = (notes(link, "a"), TempDir::new(ambient_authority()).unwrap());
     nats.kill(0);
     let opened = memory(&here, &at_a);
     tokio::pin!(opened);
@@ -100,7 +146,7 @@ async fn a_host_that_starts_during_an_outage_has_its_notes_afterwards() {
 async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_barrier() {
     let (nats, link) = single().await;
     let other = connect(&nats, "b").await;
-    let (here, there) = (Memory::start(link, "a", Handle::current()), Memory::start(other, "b", Handle::current()));
+    let (here, there) = (notes(link, "a"), notes(other, "b"));
     let (at_a, at_b) = (TempDir::new(ambient_authority()).unwrap(), TempDir::new(ambient_authority()).unwrap());
     // A file of an earlier copy is no note.
     at_b.create_dir("memory").unwrap();
@@ -135,6 +181,6 @@ async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_barrier() {
     assert_eq!(a.load("shared").unwrap(), None);
     // A host that joins later has the same.
     let late = TempDir::new(ambient_authority()).unwrap();
-    let third = Memory::start(connect(&nats, "c").await, "c", Handle::current());
+    let third = notes(connect(&nats, "c").await, "c");
     assert_eq!(memory(&third, &late).await.list().unwrap(), a.list().unwrap());
 }

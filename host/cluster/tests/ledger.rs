@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use common::{connect, host, job as named, single};
+use common::{connect, host, job as named, join, single};
 use guild_cluster::{
     claims::Queue,
     ledger::MemberJobs,
@@ -76,8 +76,9 @@ impl Host {
     }
 
     fn with(runtime: &Arc<Runtime>, logs: Logs, link: Link) -> Self {
-        let needs = Arc::new(|plan: &guild_jobs::Accepted| Needs::of(&plan.agent));
-        let jobs = MemberJobs::new(logs.clone(), named("any").member, needs, runtime.handle().clone());
+        let needs = Arc::new(|_: &JobId, plan: &guild_jobs::Accepted| Needs::of(&plan.agent));
+        let presence = Arc::new(runtime.block_on(join(&link, &logs, 0)));
+        let jobs = MemberJobs::new(logs.clone(), named("any").member, needs, presence, runtime.handle().clone());
         let member = Member::new();
         let options = StoreOptions { limits: Arc::new(member.limits.clone()), clock: member.clock.clone() };
         let store = JobStore::open_shared(&member.dir, options, Arc::new(jobs.clone())).unwrap();

@@ -90,6 +90,30 @@ pub struct ClusterOptions {
     pub queued_jobs: usize,
 }
 
+/// Bytes of the cluster's key.
+pub const CLUSTER_KEY_BYTES: usize = 32;
+
+impl ClusterOptions {
+    /// The cluster's key, which is kept as hexadecimal digits.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that says what to do when the key cannot be read or is no key.
+    pub fn read_key(&self) -> Result<[u8; CLUSTER_KEY_BYTES], String> {
+        let secret = self.key.read().map_err(|why| format!("[cluster]: {why}"))?;
+        let digits = secret.expose().as_bytes();
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        bytes.filter(|_| digits.len().is_multiple_of(2)).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
+            format!(
+                "[cluster]: the key in {} is not of {} hexadecimal digits; copy it from another host",
+                self.key,
+                2 * CLUSTER_KEY_BYTES
+            )
+        })
+    }
+}
+
 impl WrittenCluster {
     pub(crate) fn read(written: Spanned<Self>, base: &Path) -> Result<ClusterOptions, Wrong> {
         let span = written.span();

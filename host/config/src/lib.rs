@@ -27,7 +27,7 @@ pub use agents::{
     spend::Spend,
 };
 pub use auth::{AuthConfig, TlsFiles};
-pub use cluster::ClusterOptions;
+pub use cluster::{CLUSTER_KEY_BYTES, ClusterOptions};
 pub use config::{
     Config, ConfigError, ReadRoot, VARIABLE,
     changes::{Change, changes},

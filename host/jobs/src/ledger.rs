@@ -114,8 +114,8 @@ pub struct Birth<'a> {
     pub event: JobEvent,
 }
 
-/// The ledger of a member's jobs. All methods block, except [`Hold::record`], [`Hold::show`] and [`Hold::announce`]
-/// and [`Hold::settled`]. None of them may call the store.
+/// The ledger of a member's jobs. All methods block, except [`Hold::record`], [`Hold::show`], [`Hold::announce`]
+/// and the asynchronous ones. None of them may call the store.
 pub trait Ledger: Send + Sync {
     /// Makes a job, which this host holds. Once this returns, the job exists for all hosts.
     ///
@@ -160,6 +160,10 @@ pub trait Hold: Send + Sync {
     ///
     /// Returns [`Refused::Lost`] if the job is not this host's any more.
     async fn settled(&self) -> Result<(), Refused>;
+
+    /// Waits until the holder may ask a model for a turn. False if its host is about to stop, and the job has to be given
+    /// back.
+    async fn may_go_on(&self) -> bool;
 
     /// Ends the job with its last changes, and waits until that is stored. It blocks as long as the ledger does not
     /// answer.

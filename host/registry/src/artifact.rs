@@ -78,7 +78,11 @@ impl MemberFiles {
     }
 
     /// The names of the files in a member's directory that an artifact can have.
-    pub(crate) fn names_in(dir: &Dir, limits: &Limits) -> io::Result<Vec<String>> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the directory cannot be read.
+    pub fn names_in(dir: &Dir, limits: &Limits) -> io::Result<Vec<String>> {
         let declared = declarations(dir, limits)?;
         let component = parse(&declared).and_then(|manifest| component_of(&manifest)).ok();
         let is_own = |part: &Part| match part {

@@ -1,32 +1,36 @@
 //! Makes a host one of a cluster: it hears of the jobs of all hosts, and takes those that wait or whose host is dead.
 
+pub(crate) mod published;
+
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs, io,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::{Duration, Instant},
 };
 
 use cap_std::fs::Dir;
+use futures::future::join_all;
 use guild_cluster::{
     buckets::memory::Memory,
     claims::{Queue, take_next},
     ledger::MemberJobs,
     link::{Link, Options},
     log::{JobName, Logs},
-    presence::{Card, Identity, Presence},
+    presence::{Card, HostSeen, Identity, Presence},
     record::{Folded, Needs, Owner},
     rules::{Holder, Times},
     seal::Key,
     watch::{JobSeen, Jobs},
 };
-use guild_config::{ClusterOptions, Config};
-use guild_contract::{EventDetail, MemberKey, manifest::FILE_TOOLS, rpc::RpcError};
+use guild_config::{CLUSTER_KEY_BYTES, ClusterOptions, Config};
+use guild_contract::{EventDetail, JobId, MemberKey, capability::MANAGER, manifest::FILE_TOOLS, rpc::RpcError};
 use guild_fs::{
-    durable::{Survives, open_dir, open_directory, read_whole, replace},
+    durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
 };
+use guild_hall::Hall;
 use guild_jobs::{
     Accepted, JobStore, Ledger,
     memory::shelf::{NoteFiles, Shelf},
@@ -37,7 +41,7 @@ use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
     task::{block_in_place, spawn_blocking},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use crate::events::Hub;
@@ -46,18 +50,25 @@ use crate::events::Hub;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval at which a host looks for jobs to take, if nothing wakes it.
 const LOOK: Duration = Duration::from_secs(1);
+/// The time for which a host that stops waits for the ends of its sessions' turns.
+const DRAIN: Duration = Duration::from_secs(60);
+/// The answer of a host that begins nothing.
+const CUT_OFF: &str =
+    "this host is about to stop, or does not reach the cluster's store; ask another host, or again later";
+/// The time after a job's end, at the host where it ended, until its log is replaced by one message; and the interval at
+/// which a host looks for such logs.
+const COMPACT_AFTER: Duration = Duration::from_secs(10 * 60);
+const COMPACT_EACH: Duration = Duration::from_secs(60);
 /// The directory of a member with the host's copy of its notes. Those in `memory/` are of the time before the cluster.
 const NOTES: &str = ".memory";
-/// Bytes of the cluster's key.
-const KEY_BYTES: usize = 32;
 
 /// The host's place in its cluster.
 pub(crate) struct Cluster {
     name: String,
-    key: [u8; KEY_BYTES],
+    key: [u8; CLUSTER_KEY_BYTES],
     link: Link,
     logs: Logs,
-    presence: Presence,
+    presence: Arc<Presence>,
     queue: Queue,
     /// The most jobs that may wait for a place (`queued_jobs`).
     queued_jobs: usize,
@@ -65,12 +76,18 @@ pub(crate) struct Cluster {
     /// The beginning of the ids of events, which is the same at each host.
     log_id: String,
     members: Mutex<BTreeMap<MemberKey, ServedMember>>,
+    /// The jobs that ended at this host, whose logs are not replaced yet.
+    ended: Mutex<VecDeque<(Instant, JobName)>>,
     /// Notified when a member is added, whose jobs have to be heard of.
     added: Notify,
     /// Notified when there may be a job to take.
     waiting: Notify,
     /// Whether the jobs that there were at the start are known.
     caught_up: watch::Sender<bool>,
+    /// The host's own directory beside `guild.toml`.
+    directory: PathBuf,
+    /// The hall that this host serves.
+    hall: OnceLock<Arc<Hall>>,
     /// Held as long as this life of the host, so that no other process is a host of the same name and directory.
     _lock: FileLock,
 }
@@ -97,8 +114,8 @@ impl Cluster {
     /// Returns a sentence that says what to do when the servers cannot be reached or do not keep what they acknowledge,
     /// when a stream is missing or has another shape, and when a host of the same name is alive.
     pub(crate) async fn join(options: &ClusterOptions, config: &Config, url: String) -> Result<Arc<Self>, String> {
-        let key = read_key(options)?;
-        let (lock, directory) = own_directory(config.directory.as_deref(), &options.host)?;
+        let key = options.read_key()?;
+        let (lock, path, directory) = own_directory(config.directory.as_deref(), &options.host)?;
         let texts = |urls: &[url::Url]| urls.iter().map(|url| url.as_str().to_owned()).collect::<Vec<_>>();
         Link::check_servers(&texts(&options.monitor)).await.map_err(|e| e.to_string())?;
         let servers = Options {
@@ -118,8 +135,10 @@ impl Cluster {
         let (identity, runtime) = (Identity { owner, directory }, Handle::current());
         let times = Times { silent: options.silent, stop: options.stop, ..Times::default() };
         let joined = Presence::join(link.clone(), Key::new(key), identity, card, times, &runtime);
-        let presence = joined.await.map_err(|e| e.to_string())?;
-        let memory = Memory::start(link.clone(), &options.host, runtime);
+        let presence = Arc::new(joined.await.map_err(|e| e.to_string())?);
+        let lives = presence.clone();
+        let is_over = Arc::new(move |owner: &Owner| lives.is_over(owner));
+        let memory = Memory::start(link.clone(), logs.own().clone(), is_over, runtime);
         tracing::info!("the host {} is in the cluster {}", options.host, options.name);
         Ok(Arc::new(Self {
             name: options.name.clone(),
@@ -132,9 +151,12 @@ impl Cluster {
             memory,
             log_id,
             members: Mutex::default(),
+            ended: Mutex::default(),
             added: Notify::new(),
             waiting: Notify::new(),
             caught_up: watch::Sender::new(false),
+            directory: path,
+            hall: OnceLock::new(),
             _lock: lock,
         }))
     }
@@ -168,8 +190,11 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Returns an error when the store does not answer.
+    /// Returns an error when this host may begin nothing now, or the store does not answer.
     pub(crate) async fn notes_of_now(&self) -> Result<(), RpcError> {
+        if !self.may_begin() {
+            return Err(RpcError::busy(CUT_OFF));
+        }
         self.memory.barrier().await.map_err(|e| RpcError::busy(e.to_string()))
     }
 
@@ -195,17 +220,20 @@ impl Cluster {
         let mut members = self.members();
         let served = members.entry(member.clone()).or_insert_with(|| {
             let (this, key) = (Arc::downgrade(self), member.clone());
-            let needs =
-                move |plan: &Accepted| this.upgrade().map_or_else(Needs::default, |this| this.needs(&key, plan));
-            let jobs = MemberJobs::new(self.logs.clone(), member.clone(), Arc::new(needs), Handle::current());
+            let needs = move |job: &JobId, plan: &Accepted| {
+                this.upgrade().map_or_else(Needs::default, |this| this.needs(&key, job, plan))
+            };
+            let (logs, presence) = (self.logs.clone(), self.presence.clone());
+            let jobs = MemberJobs::new(logs, member.clone(), Arc::new(needs), presence, Handle::current());
             ServedMember { jobs, store: Weak::new() }
         });
         served.jobs.clone()
     }
 
     /// The needs of a job with a plan that this host accepted.
-    fn needs(&self, member: &MemberKey, plan: &Accepted) -> Needs {
+    fn needs(&self, member: &MemberKey, job: &JobId, plan: &Accepted) -> Needs {
         let card = self.presence.card();
+        let is_of = |hall: &Arc<Hall>| plan.grants.holds(&MANAGER) || hall.attempt_of(job.as_str()).is_some();
         let reads = plan
             .plan
             .session()
@@ -213,7 +241,7 @@ impl Cluster {
         Needs {
             runtime: plan.agent.clone(),
             roots: if reads { card.roots } else { Vec::new() },
-            hall: false,
+            hall: self.hall.get().is_some_and(is_of),
             member: card.members.get(member.as_str()).cloned().unwrap_or_default(),
         }
     }
@@ -241,9 +269,38 @@ impl Cluster {
         self.presence.died().await
     }
 
+    /// Claims the hall of the cluster for this host.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that names the host that serves it, or why the store does not answer.
+    pub(crate) async fn serve_hall(&self, hall: &Arc<Hall>) -> Result<(), String> {
+        self.presence.claim_hall().await.map_err(|e| e.to_string())?;
+        let _ = self.hall.set(hall.clone());
+        Ok(())
+    }
+
+    /// The host that serves the hall, if it is another one, with its address.
+    pub(crate) fn hall_elsewhere(&self) -> Option<HostSeen> {
+        self.presence.others().into_iter().find(|host| host.card.hall && host.dead_by.is_none())
+    }
+
     /// Whether this host may begin something: the others hear of it.
     pub(crate) fn may_begin(&self) -> bool {
         self.presence.may_begin()
+    }
+
+    /// Gives the jobs of this host back at the end of their turns, and waits until it has none, for a limited time.
+    pub(crate) async fn drain(&self) {
+        self.presence.drain();
+        let jobs: Vec<_> = self.members().values().map(|member| member.jobs.clone()).collect();
+        let released = join_all(jobs.iter().map(MemberJobs::released));
+        if timeout(DRAIN, released).await.is_err() {
+            let seconds = DRAIN.as_secs();
+            tracing::warn!(
+                "some jobs did not reach the end of a turn within {seconds} s; others go on with their last"
+            );
+        }
     }
 
     /// Leaves the cluster: others take the jobs that this host still holds.
@@ -276,13 +333,14 @@ impl Cluster {
             block_in_place(|| self.hear(&seen));
             // After a new beginning, the events of before are known.
             if is_caught_up && seen.sequence > last {
-                let told = seen.job_events();
-                for event in told.iter().filter(|_| seen.writer == *self.logs.own()) {
+                let (told, is_own) = (seen.job_events(), seen.writer == *self.logs.own());
+                for event in told.iter().filter(|_| is_own) {
                     if let EventDetail::JobEnded { status, .. } = &event.detail {
                         record::job_ended(&seen.name.member, *status);
+                        self.ended().push_back((Instant::now(), seen.name.clone()));
                     }
                 }
-                events.hear(&seen.name.member, seen.sequence, told);
+                events.hear(&seen.name.member, seen.sequence, told, is_own);
             }
             last = last.max(seen.sequence);
         }
@@ -304,12 +362,39 @@ impl Cluster {
         }
     }
 
+    fn ended(&self) -> MutexGuard<'_, VecDeque<(Instant, JobName)>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the logs of jobs that ended here a while ago, as long as the host runs.
+    pub(crate) async fn compact(self: Arc<Self>) {
+        loop {
+            sleep(COMPACT_EACH).await;
+            while let Some(name) = self.next_to_compact() {
+                if let Err(e) = self.logs.compact(&name).await {
+                    tracing::info!(job = %name.job, "the job's log stays as it is until a sweep: {e}");
+                }
+            }
+        }
+    }
+
+    /// The next job that ended here a while ago.
+    fn next_to_compact(&self) -> Option<JobName> {
+        let mut ended = self.ended();
+        let is_due = ended.front().is_some_and(|(since, _)| since.elapsed() >= COMPACT_AFTER);
+        if is_due { ended.pop_front().map(|(_, name)| name) } else { None }
+    }
+
     /// Takes jobs that wait, and those of dead hosts, as long as this host has room for them.
     pub(crate) async fn take_jobs(self: Arc<Self>, room: impl Fn() -> Room + Send + 'static) {
         let mut hosts = self.presence.changes();
         loop {
             let Room { places, members } = room();
             self.presence.tell(|card| (card.places, card.members) = (places, members));
+            if !self.may_begin() {
+                sleep(LOOK).await;
+                continue;
+            }
             match take_next(&self.queue, &self.logs, &self.presence).await {
                 Ok(Some((name, job))) => {
                     self.adopt(name, job).await;
@@ -363,31 +448,38 @@ fn roots(config: &Config) -> Vec<String> {
     config.roots.iter().filter_map(name).collect()
 }
 
-/// The cluster's key: 64 hexadecimal digits.
-fn read_key(options: &ClusterOptions) -> Result<[u8; KEY_BYTES], String> {
-    let secret = options.key.read().map_err(|why| format!("[cluster]: {why}"))?;
-    let digits = secret.expose().as_bytes();
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    bytes.filter(|_| digits.len() == 2 * KEY_BYTES).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
-        format!(
-            "[cluster]: the key in {} is not of {} hexadecimal digits; copy it from another host",
-            options.key,
-            2 * KEY_BYTES
-        )
-    })
-}
-
 /// The directory of a host beside `guild.toml`; the host's name follows.
 const DIRECTORY: &str = "guild.cluster";
 /// The file in it that is locked.
 const LOCK: &str = "lock";
 /// The file in it with its id.
 const ID: &str = "id";
+/// The file in it with the id of the process that has the lock.
+const PROCESS: &str = "pid";
 
-/// The lock of the host's own directory, and the directory's id: whoever has the lock knows that earlier hosts with it
+/// The process of the host that a configuration describes, if it runs.
+///
+/// # Errors
+///
+/// Returns a sentence when the host's own directory cannot be read.
+pub fn running_host(config: &Config) -> Result<Option<u32>, String> {
+    let cluster = config.cluster.as_ref().ok_or("guild.toml has no [cluster]")?;
+    let directory = config.directory.as_deref().ok_or("[cluster]: there is no configuration directory")?;
+    let own = directory.join(DIRECTORY).join(&cluster.host);
+    let failed = |e: io::Error| format!("[cluster]: {}: {e}", own.display());
+    let opened = open_directory(&own).and_then(|dir| open_dir(&dir, "."));
+    let Some(dir) = if_there(opened).map_err(failed)? else { return Ok(None) };
+    let dir = Arc::new(dir);
+    if FileLock::try_acquire(&dir, LOCK).map_err(failed)?.is_some() {
+        return Ok(None);
+    }
+    let process = read_whole(&dir, PROCESS, 64).map_err(failed)?;
+    Ok(process.and_then(|(process, _)| str::from_utf8(&process).ok()?.trim().parse().ok()))
+}
+
+/// The lock of the host's own directory, the directory, and its id: whoever has the lock knows that earlier hosts with it
 /// have ended.
-fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, String), String> {
+fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, PathBuf, String), String> {
     let directory = directory.ok_or("[cluster]: there is no configuration directory; name a guild.toml")?;
     let own = directory.join(DIRECTORY).join(host);
     let failed = |e: io::Error| format!("[cluster]: {}: {e}", own.display());
@@ -399,11 +491,12 @@ fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, Stri
     let lock = lock.ok_or_else(|| {
         format!("[cluster]: another process is the host {host:?}; give each host its own `host` in [cluster]")
     })?;
+    replace(&dir, PROCESS, format!("{}\n", std::process::id()).as_bytes(), Survives::Process).map_err(failed)?;
     let id = read_whole(&dir, ID, 256).map_err(failed)?.map(|(id, _)| String::from_utf8_lossy(&id).trim().to_owned());
     if let Some(id) = id.filter(|id| !id.is_empty()) {
-        return Ok((lock, id));
+        return Ok((lock, own, id));
     }
     let id = Owner::new(host).incarnation;
     replace(&dir, ID, format!("{id}\n").as_bytes(), Survives::PowerCut).map_err(failed)?;
-    Ok((lock, id))
+    Ok((lock, own, id))
 }

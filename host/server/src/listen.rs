@@ -355,7 +355,7 @@ impl Signals {
 
     /// Ready when the process must end: on SIGTERM, on SIGINT, or on SIGHUP after its terminal is gone. Any other
     /// SIGHUP notifies `hangup`.
-    pub async fn ended(mut self, hangup: &Notify) {
+    pub async fn ended(&mut self, hangup: &Notify) {
         loop {
             tokio::select! {
                 () = self.stop.next() => return,

@@ -306,6 +306,15 @@ pub trait Journal: Send + Sync {
     async fn settled(&self) -> Result<(), ToolError> {
         Ok(())
     }
+
+    /// Waits until the session may ask its model for a turn. By default it may at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ToolError::JobEnded`] when another host goes on with the job.
+    async fn before_turn(&self) -> Result<(), ToolError> {
+        Ok(())
+    }
 }
 
 /// A journal that discards entries, for a session without a job.

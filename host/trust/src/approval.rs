@@ -574,6 +574,23 @@ impl Approval {
         changed
     }
 
+    /// Trusts a member that an operator published in the host's cluster, who has reviewed it there: from now on only that
+    /// state is loaded.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the change cannot be written.
+    pub fn published(&self, standing: &Standing) -> Result<(), Refused> {
+        let pin = Pin { how: How::Published, ..standing.presented.clone() };
+        let changed = self.change(&pin.name, |lock| {
+            lock.pins.insert(standing.directory.clone(), pin.clone());
+            Ok(())
+        });
+        let outcome = if changed.is_ok() { Outcome::Ok } else { Outcome::Failed };
+        self.record("approved", Who::Host, outcome, &pin, &standing.directory);
+        changed
+    }
+
     /// Records in the audit log that a user reviewed a member and did not approve it.
     pub fn refused(&self, standing: &Standing) {
         self.record("approval-refused", by_user(), Outcome::Forbidden, &standing.presented, &standing.directory);

@@ -116,6 +116,8 @@ pub enum How {
     Approved,
     /// The same component with the same requests was pinned in another directory.
     Copied,
+    /// The operator published the member in the host's cluster.
+    Published,
 }
 
 impl How {
@@ -125,6 +127,7 @@ impl How {
             Self::FirstUse => "first use",
             Self::Approved => "approved",
             Self::Copied => "copied",
+            Self::Published => "published",
         }
     }
 }

@@ -291,14 +291,17 @@ impl Driver {
     /// The message to the agent.
     fn prompt(&self) -> Cow<'_, str> {
         let Conversation { session, resumed, .. } = &*self.conversation;
+        let max_chars = usize::try_from(session.conversation_chars).unwrap_or(usize::MAX);
         match session.message() {
             Some(message) if resumed.is_some() => retold::with_notes(&session.history, message).into(),
             Some(message) if retold::is_begun(&session.history) => {
-                let max_chars = usize::try_from(session.conversation_chars).unwrap_or(usize::MAX);
                 retold::anew(&session.history, message, max_chars).into()
             }
             Some(message) => message.into(),
             None if resumed.is_some() => RESUMED.into(),
+            None if retold::is_begun(&session.history) => {
+                retold::anew(&session.history, &format!("{}\n\n{RESUMED}", session.prompt), max_chars).into()
+            }
             None => session.prompt.as_str().into(),
         }
     }

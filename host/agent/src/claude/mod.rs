@@ -158,16 +158,13 @@ impl AgentRuntime for Claude {
     }
 
     fn can_resume(&self, history: &[Entry]) -> Result<(), String> {
-        if history.iter().any(|entry| matches!(entry, Entry::Message { .. })) {
-            // The CLI is told the parts of a conversation that it lost from the transcript.
+        // The CLI is told from the transcript what it does not have.
+        if self.options.resume || history.iter().any(|entry| matches!(entry, Entry::Message { .. })) {
             return Ok(());
         }
-        if !self.options.resume {
-            return Err("sessions of claude do not continue after a restart of the host, unless guild.toml has \
-                [claude] resume = true"
-                .to_owned());
-        }
-        handle(history).map(|_| ()).ok_or_else(|| "the host stopped before claude had named its session".to_owned())
+        Err("sessions of claude do not continue after a restart of the host, unless guild.toml has [claude] resume = \
+             true"
+            .to_owned())
     }
 
     async fn run(&self, session: Session) -> SessionEnd {

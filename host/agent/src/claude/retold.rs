@@ -1,5 +1,5 @@
 //! Retells a conversation to the CLI before the user's message: the parts of the last turn that it may not know, or, if
-//! it lost the conversation, as much of the transcript as fits.
+//! it lost the conversation or the session, as much of the transcript as fits.
 //!
 //! The retold text is quoted line by line, so that no part of it can pass for a heading or for the user's new message.
 
@@ -20,9 +20,10 @@ const NOW: &str = "The user now says:\n\n";
 /// Characters of a tool's input or result.
 const CALL_CHARS: usize = 2000;
 
-/// Whether a history has messages before its last one.
+/// Whether something was said in a session, or before the message that ends the history of a conversation.
 pub(super) fn is_begun(history: &[Entry]) -> bool {
-    earlier(history).iter().any(|entry| matches!(entry, Entry::Message { .. }))
+    let is_said = |entry: &Entry| matches!(entry, Entry::Message { .. } | Entry::Turn { .. } | Entry::Call { .. });
+    earlier(history).iter().any(is_said)
 }
 
 /// The user's message, preceded by notes on parts of earlier turns that the CLI may not know: messages without an
@@ -77,16 +78,19 @@ pub(super) fn anew(history: &[Entry], message: &str, max_chars: usize) -> String
     format!("{BEGUN_ANEW}{left_out}{parts}{NOW}{message}")
 }
 
-/// The history without the message that ends it.
+/// The history without the message that ends it, if one does.
 fn earlier(history: &[Entry]) -> &[Entry] {
-    history.split_last().map_or(&[], |(_, earlier)| earlier)
+    match history.split_last() {
+        Some((Entry::Message { .. }, earlier)) => earlier,
+        _ => history,
+    }
 }
 
 /// The parts of the conversation. A call is one part with its result.
 fn said(history: &[Entry]) -> Vec<String> {
     let mut said = Vec::new();
     let mut pieces = String::new();
-    let mut calls: HashMap<&str, String> = HashMap::new();
+    let mut calls: HashMap<&str, (usize, String)> = HashMap::new();
     for entry in history {
         match entry {
             Entry::Text { text, .. } => pieces.push_str(text),
@@ -99,10 +103,13 @@ fn said(history: &[Entry]) -> Vec<String> {
                 add(&mut said, "The user said:", text);
             }
             Entry::Call { call, tool, input, .. } => {
-                calls.insert(call, format!("You called the tool {tool} with:\n{}", quoted(&shortened(input))));
+                calls.insert(
+                    call,
+                    (said.len(), format!("You called the tool {tool} with:\n{}", quoted(&shortened(input)))),
+                );
             }
             Entry::Result { call, output, error, .. } => {
-                let Some(begun) = calls.remove(call.as_str()) else { continue };
+                let Some((_, begun)) = calls.remove(call.as_str()) else { continue };
                 let answer = error.clone().unwrap_or_else(|| shortened(output.as_ref().unwrap_or(&Value::Null)));
                 said.push(format!("{begun}It answered:\n{}\n", quoted(&answer)));
             }
@@ -110,6 +117,11 @@ fn said(history: &[Entry]) -> Vec<String> {
         }
     }
     add(&mut said, "You said, and were cut off:", &pieces);
+    let mut unanswered: Vec<_> = calls.into_values().collect();
+    unanswered.sort_unstable();
+    said.extend(
+        unanswered.into_iter().map(|(_, begun)| format!("{begun}It was not answered: it may have had its effect.\n")),
+    );
     said
 }
 

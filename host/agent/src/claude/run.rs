@@ -25,18 +25,15 @@ impl Conversation {
     pub(super) async fn run(self) -> SessionEnd {
         let secrets = self.secrets.clone();
         let this = Arc::new(self);
-        let end = match this.session.converses {
-            true => this.run_turn().await,
-            false => this.run_to_end().await.unwrap_or_else(|Lost(end)| end),
-        };
+        let end = this.run_or_restart().await;
         match end.ending {
             Ending::Error(text) => SessionEnd { ending: Ending::Error(secrets.redact(text)), ..end },
             _ => end,
         }
     }
 
-    /// Runs a turn of a conversation. If the CLI lost the conversation, it restarts.
-    async fn run_turn(self: Arc<Self>) -> SessionEnd {
+    /// Runs a session, or a turn of a conversation. If the CLI lost it, it restarts.
+    async fn run_or_restart(self: Arc<Self>) -> SessionEnd {
         if self.resumed.is_none() {
             if retold::is_begun(&self.session.history) {
                 self.note_anew("it had not named its session");
@@ -54,12 +51,13 @@ impl Conversation {
         }
     }
 
-    /// Notes in the transcript and in the host's log that the conversation restarts.
+    /// Notes in the transcript and in the host's log that the session restarts.
     fn note_anew(&self, why: &str) {
-        tracing::warn!(why, "claude does not have the conversation any more; it restarts from its transcript");
+        let name = if self.session.converses { "conversation" } else { "session" };
+        tracing::warn!(why, "claude does not have the {name} any more; it restarts from its transcript");
         let text = format!(
-            "claude does not have the conversation any more ({why}): it restarts with the part of the transcript that \
-             fits into limits.conversation_chars"
+            "claude does not have the {name} any more ({why}): it restarts with the part of the transcript that fits into \
+             limits.conversation_chars"
         );
         self.session.journal.write(&Entry::Compacted { session: self.session.number, text });
     }

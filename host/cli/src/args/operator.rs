@@ -8,7 +8,7 @@ use clap::{
 };
 use clap_complete::ArgValueCompleter;
 use guild_auth::tokens::Role;
-use guild_contract::capability::grants::Pattern;
+use guild_contract::{MemberKey, capability::grants::Pattern};
 use jiff::Timestamp;
 
 use super::SessionArgs;
@@ -206,7 +206,8 @@ Examples:
 
 Hosts may run meanwhile. Every job that had ended is in the backup with its result; a job that runs is in it as a power \
 cut would leave it. The backup has guild.toml, guild.lock, guild.trust, the hashes of tokens (guild.tokens) and the key \
-that seals jobs (guild.seal), the audit log in its usual place and the ledger of costs. It has no git repositories of \
+that seals jobs (guild.seal), the audit log in its usual place and the ledger of costs. On a host of a cluster, it has \
+the jobs and notes of the cluster. It has no git repositories of \
 projects, no worktrees, and no files that guild.toml names, such as keys and certificates. Only its owner can read the \
 file; it is not encrypted.")]
 pub(crate) struct Backup {
@@ -316,6 +317,89 @@ fn usd(text: &str) -> Result<f64, String> {
 pub(crate) enum Cluster {
     /// Make the streams of a cluster at its NATS servers, and the cluster's key
     Init(ClusterInit),
+    /// Publish a member, which every host of the cluster has then
+    Publish(ClusterPublish),
+    /// Withdraw a published member from every host of the cluster
+    Withdraw(ClusterWithdraw),
+    /// Stop the host on this machine, and wait until its jobs are others'
+    Drain(ClusterDrain),
+    /// Put the jobs and notes of members on this machine into the cluster
+    Import(ClusterImport),
+    /// Remove what no job and no published member needs any more from the NATS servers
+    Sweep(ClusterSweep),
+}
+
+/// `guild cluster drain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The host accepts no more jobs, gives each job back at the end of its session's turn, and ends, after a minute at most. \
+The other hosts go on with its jobs. SIGTERM does the same.")]
+pub(crate) struct ClusterDrain {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
+/// `guild cluster import`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild cluster import --members ./guild-members
+  guild restore guild-2026-11-27.tar.gz /srv/old && guild cluster import --members /srv/old/members
+
+It reads jobs/ and memory/ of each member, as a host without a cluster has them. Jobs and notes that the cluster has \
+already stay as they are there. A job that had not ended goes on at a host of the cluster if it was begun in this \
+cluster, and fails there otherwise. No host may serve the members meanwhile.")]
+pub(crate) struct ClusterImport {
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+}
+
+/// `guild cluster sweep`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild cluster sweep --credentials admin.creds
+
+It replaces the logs of jobs that have ended by one message each, and removes files of jobs that were deleted a day ago \
+or more. Run it once a day. Hosts may remove nothing, so it needs the administrator's credentials.")]
+pub(crate) struct ClusterSweep {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// The administrator's credentials at NATS, in place of those in guild.toml
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
+}
+
+/// `guild cluster publish`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild cluster publish researcher
+  guild cluster publish ./researcher --credentials admin.creds
+
+It needs a guild.toml with [cluster], and a member that is trusted there: `guild approve` shows it and asks. The hosts \
+trust what is published, since it is sealed with the cluster's key. A host replaces the files of an earlier \
+publication, and no others; jobs and memories stay.")]
+pub(crate) struct ClusterPublish {
+    /// The member's key in the directory of members, or its directory
+    pub(crate) member: String,
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+    /// The administrator's credentials at NATS, in place of those in guild.toml
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
+}
+
+/// `guild cluster withdraw`.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterWithdraw {
+    /// The member's key
+    pub(crate) member: MemberKey,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// The administrator's credentials at NATS, in place of those in guild.toml
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
 }
 
 /// `guild cluster init`.

@@ -33,7 +33,7 @@ use crate::{
 
 /// `guild mcp`.
 pub(crate) async fn mcp(args: Mcp, log: LogArgs) -> Result<(), Failure> {
-    let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    let mut signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     let hangup = Arc::new(Notify::new());
     let locator = Locator::new(args, log, hangup.clone())?;
     let mut stop = pin!(signals.ended(&hangup));

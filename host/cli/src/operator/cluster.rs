@@ -1,11 +1,22 @@
 //! `guild cluster`: sets a cluster of hosts up.
 
-use std::path::Path;
+mod drain;
+mod import;
+mod publish;
+mod sweep;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use guild_cluster::{
+    error::StoreError,
     link::{Link, Options},
+    seal::Key,
     streams::Capacity,
 };
+use guild_config::Config;
 use guild_contract::text::hex;
 use guild_fs::durable::{Survives, Write, open_dir, open_directory, replace_as};
 
@@ -17,6 +28,8 @@ use crate::{
 
 /// The name of this command at the NATS servers.
 const CLIENT: &str = "guild-cluster-init";
+/// How long a command tries to append to a log.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a gibibyte.
 const GIB: i64 = 1024 * 1024 * 1024;
 
@@ -24,13 +37,17 @@ const GIB: i64 = 1024 * 1024 * 1024;
 pub(crate) async fn cluster(args: Cluster) -> Result<(), Failure> {
     match args {
         Cluster::Init(args) => init(args).await,
+        Cluster::Drain(args) => drain::drain(&args).await,
+        Cluster::Import(args) => import::import(args).await,
+        Cluster::Publish(args) => publish::publish(args).await,
+        Cluster::Withdraw(args) => publish::withdraw(args).await,
+        Cluster::Sweep(args) => sweep::sweep(args).await,
     }
 }
 
 async fn init(args: ClusterInit) -> Result<(), Failure> {
     let ClusterInit { name, servers, credentials, ca, replicas, log_gib, blob_gib, key } = args;
     let options = Options { servers: servers.clone(), host: CLIENT.to_owned(), credentials, authority: ca.clone() };
-    let failed = |e: guild_cluster::error::StoreError| Failure::error(e.to_string());
     let link = Link::connect(&options).await.map_err(failed)?;
     let bytes = |gib: u16| i64::from(gib) * GIB;
     let (log_bytes, blob_bytes) = (bytes(log_gib), bytes(blob_gib));
@@ -48,6 +65,28 @@ async fn init(args: ClusterInit) -> Result<(), Failure> {
     })?;
     tell(format_args!("this is for guild.toml of each host; each has its own `host`, `url` and `credentials` besides"));
     Ok(())
+}
+
+/// The connection of a command to the cluster of a configuration, and the cluster's key.
+pub(super) async fn connect(
+    config: &Config,
+    credentials: Option<PathBuf>,
+    client: &'static str,
+) -> Result<(Link, Key), Failure> {
+    let cluster = config.cluster.as_ref().ok_or_else(|| Failure::error("guild.toml has no [cluster]"))?;
+    let key = cluster.read_key().map_err(Failure::error)?;
+    let options = Options {
+        servers: cluster.servers.iter().map(|url| url.as_str().to_owned()).collect(),
+        host: client.to_owned(),
+        credentials: credentials.or_else(|| cluster.credentials.clone()),
+        authority: cluster.ca.clone(),
+    };
+    let link = Link::connect(&options).await.map_err(failed)?;
+    Ok((link, Key::new(key)))
+}
+
+fn failed(error: StoreError) -> Failure {
+    Failure::error(error.to_string())
 }
 
 /// Makes the cluster's key, unless the file is there.

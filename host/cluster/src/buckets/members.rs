@@ -1,15 +1,18 @@
 //! Published members: an operator approves and publishes a member once, and every host has it, by the digests of its
 //! files, under the cluster's seal.
 
-use std::{collections::BTreeMap, io, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use cap_std::fs::Dir;
-use guild_contract::{MemberKey, text::hex};
+use guild_contract::MemberKey;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::{
@@ -35,16 +38,17 @@ const ATTEMPTS: usize = 8;
 pub struct Published {
     /// The member.
     pub member: MemberKey,
+    /// The number of the publication, which is greater than those of earlier ones: the milliseconds since 1970, unless
+    /// that is too small. The seal covers it, so that nobody can have an earlier publication count as a new one.
+    pub edition: u64,
     /// Its files, by their paths in the member's directory; none if it was withdrawn.
     pub files: BTreeMap<String, Blob>,
-    /// The approval of the member, in the form of the host that published it.
-    pub approvals: Value,
 }
 
 impl Published {
-    /// The digest of the files and the approvals, by which hosts compare.
-    pub fn digest(&self) -> String {
-        hex(&Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
+    /// Whether the member was withdrawn.
+    pub fn is_withdrawn(&self) -> bool {
+        self.files.is_empty()
     }
 }
 
@@ -59,10 +63,8 @@ pub struct Members {
 /// A change of the published members.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// The member is published, in this form.
+    /// The member is published or withdrawn.
     Published(Published),
-    /// The member is published no more.
-    Withdrawn(MemberKey),
     /// A message under this name has no seal of this cluster, and is not believed.
     Unsealed(String),
 }
@@ -78,19 +80,12 @@ impl Members {
     /// # Errors
     ///
     /// Returns an error when a file or the member cannot be stored.
-    pub async fn publish(
-        &self,
-        member: &MemberKey,
-        files: BTreeMap<String, Bytes>,
-        approvals: Value,
-    ) -> Result<Published, StoreError> {
+    pub async fn publish(&self, member: &MemberKey, files: BTreeMap<String, Bytes>) -> Result<Published, StoreError> {
         let mut blobs = BTreeMap::new();
         for (path, content) in files {
             blobs.insert(path, self.blobs.put(content).await?);
         }
-        let published = Published { member: member.clone(), files: blobs, approvals };
-        self.write(&published).await?;
-        Ok(published)
+        self.write(member, blobs).await
     }
 
     /// Withdraws a member from all hosts.
@@ -98,22 +93,27 @@ impl Members {
     /// # Errors
     ///
     /// Returns an error when that cannot be stored.
-    pub async fn withdraw(&self, member: &MemberKey) -> Result<(), StoreError> {
-        self.write(&Published { member: member.clone(), files: BTreeMap::new(), approvals: Value::Null }).await
+    pub async fn withdraw(&self, member: &MemberKey) -> Result<Published, StoreError> {
+        self.write(member, BTreeMap::new()).await
     }
 
-    async fn write(&self, published: &Published) -> Result<(), StoreError> {
-        let subject = format!("{PREFIX}{}", member_token(&published.member));
+    async fn write(&self, member: &MemberKey, files: BTreeMap<String, Blob>) -> Result<Published, StoreError> {
+        let subject = format!("{PREFIX}{}", member_token(member));
         let invalid = |reason: String| StoreError::Invalid { subject: subject.clone(), reason };
-        let payload = close(&self.key, KIND, published.member.as_str(), published);
-        let payload = payload.map_err(|e| invalid(e.to_string()))?;
+        let mut published = Published { member: member.clone(), edition: 0, files };
         for _ in 0..ATTEMPTS {
-            let expected = self.link.last(MEMBERS, &subject).await?.map_or(0, |last| last.sequence);
+            let last = self.link.last(MEMBERS, &subject).await?;
+            let expected = last.as_ref().map_or(0, |last| last.sequence);
+            let before = last.and_then(|last| Self::opened(&self.key, &last)).map_or(0, |before| before.edition);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+            published.edition = u64::try_from(now).unwrap_or(u64::MAX).max(before.saturating_add(1));
+            let payload = close(&self.key, KIND, member.as_str(), &published);
+            let payload = payload.map_err(|e| invalid(e.to_string()))?;
             let id = Uuid::new_v4().to_string();
-            let (subject, payload, headers) = (subject.clone(), payload.clone(), HeaderMap::new());
+            let (subject, headers) = (subject.clone(), HeaderMap::new());
             let write = Write { stream: MEMBERS, subject, expected, id, headers, payload };
             if matches!(self.link.write(&write, PATIENCE).await?, Written::Stored { .. }) {
-                return Ok(());
+                return Ok(published);
             }
         }
         Err(invalid("others publish the member at the same time; publish it again".to_owned()))
@@ -136,6 +136,12 @@ impl Members {
         Ok(())
     }
 
+    /// The publication in a message; `None` if it has no seal of the key.
+    pub(crate) fn opened(key: &Key, message: &Message) -> Option<Published> {
+        let name = name(message);
+        open(key, KIND, &name, &message.payload).filter(|published: &Published| published.member.as_str() == name)
+    }
+
     /// Follows the publications: first the last one of each member.
     pub fn follow(&self) -> Publications {
         Publications { watch: Watch::latest(self.link.clone(), MEMBERS, false), key: self.key.clone() }
@@ -153,17 +159,15 @@ impl Publications {
     pub async fn next(&mut self) -> Option<Change> {
         match self.watch.next().await {
             Seen::CaughtUp => None,
-            Seen::Message(message) => Some(self.change(&message)),
+            Seen::Message(message) => Some(
+                Members::opened(&self.key, &message)
+                    .map_or_else(|| Change::Unsealed(name(&message)), Change::Published),
+            ),
         }
     }
+}
 
-    fn change(&self, message: &Message) -> Change {
-        let name = message.subject.strip_prefix(PREFIX).unwrap_or_default().replace('=', ".");
-        let published: Option<Published> = open(&self.key, KIND, &name, &message.payload);
-        match published.filter(|published| published.member.as_str() == name) {
-            None => Change::Unsealed(name),
-            Some(published) if published.files.is_empty() => Change::Withdrawn(published.member),
-            Some(published) => Change::Published(published),
-        }
-    }
+/// The name of a message's member.
+fn name(message: &Message) -> String {
+    message.subject.strip_prefix(PREFIX).unwrap_or_default().replace('=', ".")
 }

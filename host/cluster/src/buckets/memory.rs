@@ -27,6 +27,7 @@ use uuid::Uuid;
 use crate::{
     error::StoreError,
     link::{self, Link, Message, Write, wait},
+    record::Owner,
     streams::MEMORY,
     watch::{Seen, Watch},
 };
@@ -34,6 +35,8 @@ use crate::{
 const PREFIX: &str = "$KV.guild_memory.";
 /// The subjects of barriers, one for each host.
 const BARRIER: &str = "$KV.guild_memory._barrier.";
+/// The subjects of compactions, one for each scope: the host that compacts its notes.
+const COMPACTION: &str = "$KV.guild_memory._compaction.";
 /// How long a write is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before a note is read again from a server that lags.
@@ -49,10 +52,14 @@ struct Note {
     origin: Option<Origin>,
 }
 
+/// Tells whether the life of a host is over.
+pub type IsOver = Arc<dyn Fn(&Owner) -> bool + Send + Sync>;
+
 /// The notes of all scopes that this host serves.
 pub struct Memory {
     link: Link,
-    host: String,
+    own: Owner,
+    is_over: IsOver,
     shelves: Arc<Shelves>,
     runtime: Handle,
     task: AbortHandle,
@@ -71,10 +78,10 @@ struct Shelves {
 
 impl Memory {
     /// Follows the notes for a host.
-    pub fn start(link: Link, host: &str, runtime: Handle) -> Self {
+    pub fn start(link: Link, own: Owner, is_over: IsOver, runtime: Handle) -> Self {
         let shelves = Arc::new(Shelves::default());
         let task = runtime.spawn(shelves.clone().follow(link.clone())).abort_handle();
-        Self { link, host: host.to_owned(), shelves, runtime, task }
+        Self { link, own, is_over, shelves, runtime, task }
     }
 
     /// The shelf of a scope, as a member's or a project's, with its copy in `files`, which this process alone changes.
@@ -86,8 +93,15 @@ impl Memory {
     /// Returns an error when the files cannot be read or written.
     pub async fn shelf(&self, scope: &str, files: NoteFiles) -> Result<Box<dyn Shelf>, StoreError> {
         let scope = scope.replace('.', "=");
-        let (link, runtime) = (self.link.clone(), self.runtime.clone());
-        let notes = Arc::new(Notes { link, scope: scope.clone(), files, known: Mutex::default(), runtime });
+        let notes = Arc::new(Notes {
+            link: self.link.clone(),
+            own: self.own.clone(),
+            is_over: self.is_over.clone(),
+            scope: scope.clone(),
+            files,
+            known: Mutex::default(),
+            runtime: self.runtime.clone(),
+        });
         lock(&self.shelves.by_scope).insert(scope.clone(), notes.clone());
         let mut followed = self.shelves.followed.subscribe();
         let mut number = 0;
@@ -112,7 +126,7 @@ impl Memory {
     ///
     /// Returns an error when the store does not answer.
     pub async fn barrier(&self) -> Result<(), StoreError> {
-        let subject = format!("{BARRIER}{}", self.host);
+        let subject = format!("{BARRIER}{}", self.own.host);
         let reached = loop {
             let expected = self.link.last(MEMORY, &subject).await?.map_or(0, |last| last.sequence);
             let write = write(subject.clone(), expected, b"{}".to_vec());
@@ -181,6 +195,8 @@ struct Known {
 /// The notes of one scope, with their copies.
 struct Notes {
     link: Link,
+    own: Owner,
+    is_over: IsOver,
     scope: String,
     files: NoteFiles,
     known: Mutex<BTreeMap<String, Known>>,
@@ -263,6 +279,25 @@ impl Notes {
     }
 }
 
+/// A compaction by this host, which is told to have ended when this is dropped.
+struct Compacting {
+    notes: Arc<Notes>,
+    sequence: u64,
+}
+
+impl Drop for Compacting {
+    fn drop(&mut self) {
+        let (notes, sequence) = (self.notes.clone(), self.sequence);
+        self.notes.runtime.spawn(async move {
+            let ended = write(format!("{COMPACTION}{}", notes.scope), sequence, b"null".to_vec());
+            // Without this, the next compaction is this host's, or that of another one after this life.
+            if let Err(e) = notes.link.write(&ended, PATIENCE).await {
+                tracing::info!("other hosts do not know that a compaction of {} has ended: {e}", notes.scope);
+            }
+        });
+    }
+}
+
 /// Gives a note's file the time at which it was stored, so that all hosts have the notes in one order.
 fn set_time(dir: &Dir, key: &str, stored: i128) -> io::Result<()> {
     let stored = u64::try_from(stored).map(Duration::from_nanos).map_err(io::Error::other)?;
@@ -292,5 +327,25 @@ impl Shelf for SharedNotes {
             }
         }
         Ok(removed)
+    }
+
+    fn begin_compaction(&self) -> io::Result<Option<Box<dyn Send>>> {
+        let notes = &self.0;
+        let subject = format!("{COMPACTION}{}", notes.scope);
+        let claimed = wait(&notes.runtime, async {
+            let last = notes.link.last(MEMORY, &subject).await?;
+            let by: Option<Owner> = last.as_ref().and_then(|last| serde_json::from_slice(&last.payload).ok()).flatten();
+            if by.is_some_and(|by| by != notes.own && !(notes.is_over)(&by)) {
+                return Ok(None);
+            }
+            let payload = serde_json::to_vec(&notes.own).unwrap_or_default();
+            let claim = write(subject.clone(), last.map_or(0, |last| last.sequence), payload);
+            match notes.link.write(&claim, PATIENCE).await? {
+                link::Written::Stored { sequence, .. } => Ok(Some(sequence)),
+                link::Written::Refused => Ok(None),
+            }
+        });
+        let sequence: Option<u64> = claimed.map_err(|e: StoreError| io::Error::other(e))?;
+        Ok(sequence.map(|sequence| Box::new(Compacting { notes: notes.clone(), sequence }) as Box<dyn Send>))
     }
 }

@@ -131,7 +131,8 @@ pub(crate) struct WrittenClaude {
     builtin_tools: Option<bool>,
     /// `"dontAsk"` or `"bypassPermissions"`. Neither asks a person. Default: `"dontAsk"`.
     permissions: Option<Spanned<String>>,
-    /// Whether sessions are resumed after a restart. The CLI then keeps them in its own directory. Default: `false`.
+    /// Whether sessions are resumed after a restart, or at another host of the cluster. The CLI then keeps them in its own
+    /// directory; one that it does not have is told from the job's transcript. Default: `false`, in a cluster `true`.
     resume: Option<bool>,
     /// The time without output after which the CLI counts as failed. Default: `600`.
     silence_seconds: Option<Spanned<u32>>,
@@ -144,6 +145,7 @@ impl WrittenClaude {
         written: Option<Spanned<Self>>,
         prices: Prices,
         base: &Path,
+        in_cluster: bool,
     ) -> Result<RuntimeConfig<ClaudeOptions>, Wrong> {
         let (span, written) = written_table(written);
         let RuntimeConfig { sessions, options } = RuntimeConfig::<ClaudeOptions>::default();
@@ -153,7 +155,7 @@ impl WrittenClaude {
             model: written.model.map(|model| text("claude.model", model)).transpose()?,
             builtin_tools: written.builtin_tools.unwrap_or_default(),
             bypass_permissions: written.permissions.as_ref().map_or(Ok(false), bypasses)?,
-            resume: written.resume.unwrap_or_default(),
+            resume: written.resume.unwrap_or(in_cluster),
             silence: seconds("claude.silence_seconds", written.silence_seconds, options.silence)?,
             environment: written.environment.into_iter().flatten().map(variable).collect::<Result<_, _>>()?,
             prices,

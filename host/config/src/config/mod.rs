@@ -265,7 +265,7 @@ impl Config {
         config.dispatch_agents = agents::runtimes(&written.dispatch_agents)?;
         config.extractive = written.extractive.unwrap_or_default().read()?;
         let prices = agents::prices(written.prices)?;
-        config.claude = WrittenClaude::read(written.claude, prices.clone(), base)?;
+        config.claude = WrittenClaude::read(written.claude, prices.clone(), base, config.cluster.is_some())?;
         config.api = WrittenApi::read(written.api, prices, base)?;
         config.scripted = written.scripted.unwrap_or_default().read(base)?;
         config.web = written.web.map(|web| WrittenWeb::read(web, base)).transpose()?;

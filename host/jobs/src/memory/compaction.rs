@@ -178,6 +178,7 @@ async fn compact(
     condenser: Condenser,
     Target { over, into, at_once }: Target,
 ) -> Result<Option<usize>, String> {
+    let Some(_alone) = blocking(store, |store| store.shelf.begin_compaction()).await? else { return Ok(None) };
     let snapshot = blocking(store, |store| store.see_all()).await?;
     let limits = store.limits();
     let mut room = at_once;

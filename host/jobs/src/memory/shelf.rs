@@ -46,6 +46,16 @@ pub trait Shelf: Send + Sync {
     ///
     /// Returns an error when a file cannot be removed. Some may have been removed then.
     fn remove<'a>(&self, notes: &[(&'a str, Fingerprint)]) -> io::Result<Vec<&'a str>>;
+
+    /// Begins a compaction: until the guard is dropped, no other process begins one of the same notes. `None` if another
+    /// one has begun.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the other processes cannot be told.
+    fn begin_compaction(&self) -> io::Result<Option<Box<dyn Send>>> {
+        Ok(Some(Box::new(())))
+    }
 }
 
 /// A note to be written.
@@ -122,7 +132,7 @@ impl NoteFiles {
     }
 
     /// The origins of the notes. An error of reading is logged, and gives none.
-    pub(super) fn origins(&self, dir: &Dir) -> Origins {
+    pub fn origins(&self, dir: &Dir) -> Origins {
         let origins = read_whole(dir, ORIGINS, MAX_ORIGINS_BYTES)
             .and_then(|json| json.map_or(Ok(Origins::new()), |(json, _)| Ok(serde_json::from_slice(&json)?)));
         origins.unwrap_or_else(|e| {

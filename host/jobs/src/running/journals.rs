@@ -8,7 +8,7 @@ use guild_session::{
     tools::ToolError,
     transcript::{self, Entry, Line},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::block_in_place};
 
 use super::RunningJob;
 use crate::{
@@ -103,5 +103,17 @@ impl transcript::Journal for RunningJob {
 
     async fn settled(&self) -> Result<(), ToolError> {
         Ok(Self::settled(self).await?)
+    }
+
+    async fn before_turn(&self) -> Result<(), ToolError> {
+        let (Some(hold), Some(store)) = (&self.hold, self.store.upgrade()) else { return Ok(()) };
+        if hold.may_go_on().await {
+            return Ok(());
+        }
+        if let Err(e) = block_in_place(|| store.give_back(self.id(), "its host is about to stop")) {
+            tracing::warn!(job = %self.id(), "the job waits for the end of this host: {e}");
+            self.cancelled().cancelled().await;
+        }
+        Err(ToolError::JobEnded)
     }
 }

@@ -455,6 +455,10 @@ impl EndListener for JobStore {
             self.lose(&entry, head);
         }
     }
+
+    fn give_back(&self, id: &JobId, why: &str) -> Result<(), StoreError> {
+        self.release(id, why)
+    }
 }
 
 /// Serializes an answer.

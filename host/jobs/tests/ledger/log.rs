@@ -229,6 +229,10 @@ impl Hold for Held {
         self.append(|_| {})
     }
 
+    async fn may_go_on(&self) -> bool {
+        true
+    }
+
     fn end(&self, last: Decision) -> Result<(), Refused> {
         let event = last.event.clone();
         self.append(|log| log.decide(last))?;

@@ -97,11 +97,11 @@ impl Hub {
         self.change(|ring| ring.push(event));
     }
 
-    /// Publishes the events of a message of a cluster's log.
-    pub(crate) fn hear(&self, member: &MemberKey, sequence: u64, events: Vec<JobEvent>) {
+    /// Publishes the events of a message of a cluster's log, which this host or another one wrote.
+    pub(crate) fn hear(&self, member: &MemberKey, sequence: u64, events: Vec<JobEvent>, is_own: bool) {
         self.change(|ring| {
             for (nth, event) in (0..).zip(events) {
-                ring.hear(sequence, nth, rendered(member, event));
+                ring.hear(sequence, nth, rendered(member, event), is_own);
             }
         });
     }

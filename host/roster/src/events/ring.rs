@@ -23,6 +23,8 @@ pub struct Record {
     pub job: Option<JobId>,
     /// The kind of the event.
     pub kind: Kind,
+    /// Whether it happened at this host.
+    is_own: bool,
     /// The event as it is sent to subscribers.
     frame: Bytes,
 }
@@ -113,15 +115,16 @@ impl Ring {
             place if place == NUMBERS_EACH - 1 => self.newest,
             _ => self.newest + 1,
         };
-        self.put(number, event);
+        self.put(number, event, true);
     }
 
-    /// Adds the event `nth` of a message of the log, whose sequence is above those before.
-    pub fn hear(&mut self, sequence: u64, nth: u64, event: Event) {
-        self.put(sequence.saturating_mul(NUMBERS_EACH).saturating_add(nth.min(NUMBERS_EACH / 2 - 1)), event);
+    /// Adds the event `nth` of a message of the log, whose sequence is above those before, and which is this host's own or
+    /// another's.
+    pub fn hear(&mut self, sequence: u64, nth: u64, event: Event, is_own: bool) {
+        self.put(sequence.saturating_mul(NUMBERS_EACH).saturating_add(nth.min(NUMBERS_EACH / 2 - 1)), event, is_own);
     }
 
-    fn put(&mut self, number: u64, event: Event) {
+    fn put(&mut self, number: u64, event: Event, is_own: bool) {
         self.newest = number;
         let frame = self.frame(number, &event);
         let (member, job, kind) = (event.member, event.job_id, event.news.kind());
@@ -132,7 +135,7 @@ impl Ring {
             self.bytes -= before.frame.len();
         }
         self.bytes += frame.len();
-        if let Some(replaced) = self.kept.insert(number, Record { member, job, kind, frame }) {
+        if let Some(replaced) = self.kept.insert(number, Record { member, job, kind, is_own, frame }) {
             self.bytes -= replaced.frame.len();
         }
         while self.kept.len() > self.most || (self.bytes > self.most.saturating_mul(BYTES_EACH) && self.kept.len() > 1)
@@ -183,9 +186,10 @@ impl Ring {
         (batch, self.newest.max(at))
     }
 
-    /// The kept events after `number` as JSON, each with its id, and the number of the newest.
-    pub fn jsons(&self, number: u64) -> (Vec<(String, String)>, u64) {
-        let after = self.kept.range(number + 1..);
+    /// The kept events of this host after `number` as JSON, each with its id, and the number of the newest event. In a
+    /// cluster, each host tells of its own.
+    pub fn own_jsons(&self, number: u64) -> (Vec<(String, String)>, u64) {
+        let after = self.kept.range(number + 1..).filter(|(_, kept)| kept.is_own);
         let jsons = after.filter_map(|(number, kept)| Some((self.id(*number), kept.json()?.to_owned())));
         (jsons.collect(), self.newest)
     }
@@ -289,15 +293,17 @@ mod tests {
         // Events of one host alone move no other.
         rings[0].push(event("j", EventDetail::MemberAdded));
         for ring in &mut rings {
-            ring.hear(1, 0, question("a"));
-            ring.hear(1, 1, question("b"));
+            ring.hear(1, 0, question("a"), true);
+            ring.hear(1, 1, question("b"), true);
         }
         rings[0].push(event("j", EventDetail::MemberAdded));
-        rings[0].hear(3, 0, question("c"));
+        rings[0].hear(3, 0, question("c"), false);
         let Some(Start::After(at)) = rings[1].after(&rings[0].id(rings[0].newest())) else { panic!("a known log") };
         assert!(received(&rings[1], at).is_empty(), "the other host is behind");
-        rings[1].hear(3, 0, question("c"));
-        rings[1].hear(4, 0, question("d"));
+        rings[1].hear(3, 0, question("c"), false);
+        rings[1].hear(4, 0, question("d"), false);
+        // Webhooks are told of an event by the host at which it happened.
+        assert_eq!([rings[0].own_jsons(0).0.len(), rings[1].own_jsons(0).0.len()], [4, 2]);
         assert_eq!(received(&rings[1], at), [format!(r#"f-{} "d""#, 4 * NUMBERS_EACH)]);
         // A host that came later has not seen all.
         let mut later = Ring::of_log("f".into(), 9);
@@ -310,7 +316,7 @@ mod tests {
     fn many_events_of_one_host_take_no_number_of_the_log() {
         let mut ring = Ring::of_log("f".into(), 9);
         (0..3 * NUMBERS_EACH).for_each(|_| ring.push(question("a")));
-        ring.hear(1, 0, question("b"));
+        ring.hear(1, 0, question("b"), true);
         assert_eq!(ring.newest(), NUMBERS_EACH);
         assert_eq!(ring.bytes, ring.kept.values().map(|kept| kept.frame.len()).sum::<usize>());
     }

@@ -50,8 +50,6 @@ use crate::{
     tools::named_toolboxes::{Others, Toolboxes},
 };
 
-/// The error of a hall in a cluster.
-const NO_HALL: &str = "a host in a cluster serves no hall; start it without --hall, or guild.toml without [cluster]";
 /// How long the start of a single job waits for the check of the read roots.
 const LOOKING: Duration = Duration::from_secs(5);
 
@@ -126,15 +124,18 @@ impl Host {
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
         let cluster = match (&config.cluster, &ingress) {
-            (Some(_), Some(_)) if hall.is_some() => {
-                return Err(OpenError::Cluster(NO_HALL.to_owned()));
-            }
             (Some(options), Some(ingress)) => {
                 Some(Cluster::join(options, &config, ingress.url()).await.map_err(OpenError::Cluster)?)
             }
             // A task without a server is this machine's alone.
             _ => None,
         };
+        if let (Some(cluster), Some(hall)) = (&cluster, &hall)
+            && let Err(why) = cluster.serve_hall(hall).await
+        {
+            cluster.leave().await;
+            return Err(OpenError::Cluster(why));
+        }
         let mut seals =
             cluster.as_ref().map_or_else(|| Seals::new(config.directory.clone()), |cluster| cluster.seals());
         if let Some(home) = hall.as_ref().map(|hall| hall.home()) {
@@ -193,7 +194,7 @@ impl Host {
         }
         let context = RwLock::new(Arc::new(context));
         let opener = Arc::new(Opener { context, base, single: one.is_some(), loader, roster: roster.clone() });
-        let (mut opened, mut single) = (Vec::new(), None);
+        let (mut opened, mut single, mut published) = (Vec::new(), None, None);
         if let Some(found) = one {
             let (path, looked) = (found.key.to_string(), Ok(found.mark.clone()));
             let Some((member, load)) = opener.open(found, None).await? else {
@@ -206,6 +207,11 @@ impl Host {
         }
         if let Target::Members(path) = &target {
             let unreadable = |source| OpenError::Members { path: path.clone(), source };
+            if let Some(cluster) = &cluster {
+                let mut members = cluster.published(path).map_err(unreadable)?;
+                members.catch_up(&config, &opener.context().approval).await;
+                published = Some(members);
+            }
             let dir = open_directory(path).map_err(unreadable)?;
             let found = discovery::discover(&dir).map_err(unreadable)?;
             opened = join_all(found.into_iter().map(|found| opener.open_found(found, None))).await;
@@ -240,7 +246,15 @@ impl Host {
             reconciling.spawn(reconciler.run());
             reconciling.spawn(upkeep::run(opener.clone()));
         }
+        if let Some(published) = published {
+            let opener = opener.clone();
+            reconciling.spawn(published.follow(move || {
+                let context = opener.context();
+                (context.config.clone(), context.approval.clone())
+            }));
+        }
         if let Some(cluster) = &cluster {
+            reconciling.spawn(cluster.clone().compact());
             reconciling.spawn(cluster.clone().follow(events.clone()));
             cluster.caught_up().await;
             let opener = opener.clone();
@@ -278,6 +292,29 @@ impl Host {
             Some(cluster) => cluster.died().await,
             None => std::future::pending().await,
         }
+    }
+
+    /// Hands the jobs of this host over to others of its cluster at the ends of their turns, which takes a minute at most.
+    /// A host without a cluster has nobody to hand them to.
+    pub async fn drain(&self) {
+        if let Some(cluster) = &self.opener.context().cluster {
+            cluster.drain().await;
+        }
+    }
+
+    /// The name and the address of the host that serves the hall of the cluster; `None` on that host, and on one without a
+    /// cluster.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence when no host serves the hall.
+    pub fn hall_elsewhere(&self) -> Option<Result<(String, String), String>> {
+        let context = self.opener.context();
+        let cluster = context.cluster.as_ref().filter(|_| self.hall.is_none())?;
+        let found = cluster.hall_elsewhere().map(|host| (host.owner.host, host.card.url));
+        Some(found.ok_or_else(|| {
+            "no host of the cluster serves the hall now; attempts and meetings wait for a host with --hall".to_owned()
+        }))
     }
 
     /// Whether the host may begin something: always, unless it is cut off from its cluster.

@@ -468,7 +468,10 @@ pub async fn run_session(runtime: &dyn AgentRuntime, session: Session) -> Sessio
         Entry::Resumed { session: number }
     });
     let (began, name) = (Instant::now(), runtime.name());
-    let end = run_in_time(runtime, session).await;
+    let end = match journal.before_turn().await {
+        Ok(()) => run_in_time(runtime, session).await,
+        Err(_) => Ending::Interrupted.into(),
+    };
     record::session_ended(name, end.ending.kind(), began.elapsed());
     let ending = meter.reason(&end.ending).unwrap_or_else(|| SUCCESS.to_owned());
     journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });

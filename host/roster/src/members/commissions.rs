@@ -90,10 +90,11 @@ impl Commissions {
         loop {
             let now = component.borrow_and_update().clone();
             conversing.borrow_and_update();
-            let Some(job) = member.store().running(id) else {
+            // In a cluster, the host takes the job a moment after its own start.
+            let Some(mut view) = member.store().follow(id) else {
                 return Err(NotConversing::Ended(meeting.job.clone()));
             };
-            if member.data.is_conversing(id) {
+            if let Some(job) = member.store().running(id).filter(|_| member.data.is_conversing(id)) {
                 return Ok((member, job));
             }
             if let Component::Failed(why) = now {
@@ -103,16 +104,11 @@ impl Commissions {
                     meeting.worker
                 )));
             }
-            let mut changes = job.changes();
-            // An end before the changes are listened for is not missed.
-            if member.store().running(id).is_none() {
-                continue;
-            }
             // A component that is loaded sends nothing more: its closed channel must not wake this.
             tokio::select! {
                 Ok(()) = component.changed() => {}
                 Ok(()) = conversing.changed() => {}
-                _ = changes.changed() => {}
+                _ = view.changed() => {}
                 () = tokio::time::sleep_until(until) => {
                     let why = "the meeting is still being resumed after a restart of the host; try again";
                     return Err(NotConversing::Now(why.to_owned()));

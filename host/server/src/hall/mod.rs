@@ -7,6 +7,7 @@
 mod api;
 mod events;
 mod files;
+pub(crate) mod forward;
 pub(crate) mod routes;
 pub mod socket;
 

@@ -32,7 +32,7 @@ use crate::{
     connections::Activity,
     declined::{Declined, Shape, json_response},
     events,
-    hall::{Api, NO_HALL},
+    hall::{Api, NO_HALL, forward::Forwarder},
     input::body::{is_json, not_json, whole},
     layers::{Admitted, Layers, Listener, compression, route},
     mcp::{Absent, Endpoint, Server, Unavailable},
@@ -56,7 +56,8 @@ impl Service {
     /// The service of a host.
     pub fn new(host: Arc<Host>) -> Self {
         let ingress = host.ingress().clone();
-        let app = App { router: router(&host), sdk: Services::new(host.clone()), host };
+        let forwarder = Forwarder::new(&host);
+        let app = App { router: router(&host), sdk: Services::new(host.clone()), forwarder, host };
         Self { layers: Layers::new(Arc::new(app)), ingress }
     }
 
@@ -76,11 +77,18 @@ struct App {
     sdk: Services,
     /// All routes but the MCP endpoints, whose paths [`Endpoint::at`] reads.
     router: Router,
+    /// Passes requests for the hall on.
+    forwarder: Forwarder,
 }
 
 /// The answer at a path without a resource.
 const NOTHING_HERE: &str = "nothing is at this path: a member is at /members/NAME/mcp, the tools of all members are \
                             at /mcp, and the page is at /";
+
+/// The rest of a path in the hall.
+fn in_hall(path: &str) -> Option<&str> {
+    path.strip_prefix(HALL).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
 
 fn router(host: &Arc<Host>) -> Router {
     let plain = Router::new()
@@ -128,8 +136,7 @@ impl Listener for App {
     type Admission = Admission;
 
     fn shape(&self, path: &str) -> Shape {
-        let in_hall = path.strip_prefix(HALL).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        match in_hall {
+        match in_hall(path) {
             Some(rest) if rest != "/mcp" => Shape::Hall,
             None if page::is_page(path) => Shape::Page,
             None if !path.ends_with("/mcp") => Shape::Text,
@@ -168,6 +175,12 @@ impl Listener for App {
 
     async fn answer(&self, admission: Admission, activity: Arc<Activity>, mut request: Request) -> Response {
         let Admission { reading, to } = admission;
+        let path = request.uri().path();
+        if in_hall(path).is_some()
+            && let Some(at) = self.host.hall_elsewhere()
+        {
+            return self.forwarder.forward(at, self.shape(path), request).await;
+        }
         let extensions = request.extensions_mut();
         match to {
             Destination::Health => {}

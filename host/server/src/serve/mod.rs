@@ -86,7 +86,11 @@ pub const DEFAULT_PORT: u16 = 7433;
 /// # Errors
 ///
 /// See [`ServeError`].
-pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
+pub async fn serve(
+    options: ServeOptions,
+    mut signals: Signals,
+    ready: impl FnOnce(&str, &Host),
+) -> Result<(), ServeError> {
     guild_telemetry::begin();
     let ServeOptions { config, target, port, passed, sources, agent, hall, reloads, private } = options;
     more_descriptors();
@@ -139,6 +143,14 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
                 let _ = died.set(why);
             }
         }
+        service_manager::stopping();
+        if died.get().is_none() {
+            // A second signal does not wait.
+            tokio::select! {
+                () = host.drain() => {}
+                () = signals.ended(&reloads.asked) => {}
+            }
+        }
     };
     let hall = async {
         if let (Some(socket), Some(api)) = (&socket, Api::of(&host)) {
@@ -150,7 +162,6 @@ pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&
             () = listen::serve(listener, service, &limits, stop) => {}
             () = reloads.run(&host, service_manager::reloading, || service_manager::ready(&status)) => {}
         }
-        service_manager::stopping();
         stopping.cancel();
     };
     tokio::join!(hall, members);

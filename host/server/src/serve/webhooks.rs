@@ -81,7 +81,7 @@ pub(crate) async fn send(hub: Arc<Hub>, host: Weak<Host>) {
             at = hub.read(Ring::newest);
             continue;
         }
-        let (events, last) = hub.read(|ring| ring.jsons(at));
+        let (events, last) = hub.read(|ring| ring.own_jsons(at));
         at = last;
         for (id, json) in events {
             let Some(notice) = Notice::of(&json) else { continue };

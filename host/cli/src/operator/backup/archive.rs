@@ -1,7 +1,7 @@
 //! Writes the archive of a backup.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     io::{self, Read as _, Write},
     path::{Path, PathBuf},
 };
@@ -16,7 +16,7 @@ use guild_fs::{
 use jiff::Timestamp;
 use tar::{Builder, EntryType, Header};
 
-use super::{JOBS, META};
+use super::{COPIES, JOBS, META, NOTES};
 use crate::failure::Failure;
 
 /// The file of a job that is read right after its record: what a job has stored is in its transcript last.
@@ -72,26 +72,51 @@ impl<W: Write> Archive<W> {
         self.files(&dir, directory, at, is_included)
     }
 
-    /// A member: its jobs, then its memories and all its other files.
-    pub(super) fn member(&mut self, root: &Dir, named: &Path, path: &Path, at: &Path) -> Result<(), Failure> {
+    /// A member: its jobs, then its memories and all its other files. Those that its cluster shares are in a directory of
+    /// members of their own, and go before those of the time before the cluster.
+    pub(super) fn member(
+        &mut self,
+        root: &Dir,
+        named: &Path,
+        path: &Path,
+        at: &Path,
+        shared: Option<&Path>,
+    ) -> Result<(), Failure> {
         let (at, named) = (at.join(path), named.join(path));
         let Some(dir) = if_there(open_dir(root, path)).map_err(|e| failed(&named, e))? else { return Ok(()) };
         self.directory(&at)?;
-        let (jobs_at, jobs_named) = (at.join(JOBS), named.join(JOBS));
-        if let Some(jobs) = if_there(open_dir(&dir, JOBS)).map_err(|e| failed(&jobs_named, e))? {
-            self.directory(&jobs_at)?;
-            let ids = jobs.entries().and_then(|entries| {
+        let shared = shared.map(|members| members.join(path));
+        let there = shared.as_ref().map(|shared| if_there(open_directory(shared)).map_err(|e| failed(shared, e)));
+        let there = there.transpose()?.flatten();
+        let mut jobs = Vec::new();
+        for (dir, named) in [Some((&dir, &named)), there.as_ref().zip(shared.as_ref())].into_iter().flatten() {
+            let named = named.join(JOBS);
+            jobs.extend(if_there(open_dir(dir, JOBS)).map_err(|e| failed(&named, e))?.map(|jobs| (jobs, named)));
+        }
+        let mut ids = BTreeMap::new();
+        for (place, (jobs, named)) in jobs.iter().enumerate() {
+            let found = jobs.entries().and_then(|entries| {
                 let name = |entry: io::Result<cap_std::fs::DirEntry>| Ok(entry?.file_name().into_string());
                 entries.map(name).collect::<io::Result<Vec<_>>>()
             });
-            let ids = ids.map_err(|e| failed(&jobs_named, e))?;
-            // In order: ids of jobs begin with their time.
-            let ids: BTreeSet<String> = ids.into_iter().flatten().filter(|id| id.parse::<JobId>().is_ok()).collect();
-            for id in ids {
-                self.job(&jobs, &id, &jobs_named.join(&id), &jobs_at.join(&id))?;
+            let found = found.map_err(|e| failed(named, e))?;
+            ids.extend(found.into_iter().flatten().filter(|id| id.parse::<JobId>().is_ok()).map(|id| (id, place)));
+        }
+        if !jobs.is_empty() {
+            self.directory(&at.join(JOBS))?;
+        }
+        // In order: ids of jobs begin with their time.
+        for (id, place) in ids {
+            if let Some((jobs, named)) = jobs.get(place) {
+                self.job(jobs, &id, &named.join(&id), &at.join(JOBS).join(&id))?;
             }
         }
-        self.files(&dir, &named, &at, |name| ![JOBS, REMOVED].contains(&name))?;
+        let in_cluster = shared.is_some();
+        let is_copy = |name: &str| in_cluster && (name == NOTES || COPIES.contains(&name));
+        self.files(&dir, &named, &at, |name| ![JOBS, REMOVED].contains(&name) && !is_copy(name))?;
+        if let (Some(there), Some(shared)) = (&there, &shared) {
+            self.files(there, shared, &at, |name| name == NOTES)?;
+        }
         self.file(&dir, &named, Path::new(REMOVED), &at)
     }
 

@@ -14,17 +14,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use guild_cluster::transfer::{Copied, Transfer};
 use guild_config::{Config, directories, shell_word};
-use guild_fs::durable::open_directory;
+use guild_fs::durable::{open_dir, open_directory};
 use guild_hall::PACKAGES;
 use guild_roster::discovery::discover;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use self::archive::Archive;
 pub(crate) use self::restore::restore;
+use super::cluster;
 use crate::{args::operator::Backup, failure::Failure, local, output::tell};
 
+/// The name of this command at the NATS servers of a cluster.
+const CLIENT: &str = "guild-backup";
 /// The first file of an archive.
 const ABOUT: &str = "backup.json";
 /// The parts of an archive. Each is also a directory that [`restore`] makes.
@@ -45,6 +50,9 @@ const CHECKOUTS: [&str; 2] = ["projects", "worktrees"];
 const KEPT_STATE: [&str; 2] = ["audit.jsonl", "spend"];
 /// The directory of a member's jobs, and in each of them the file that makes it a job.
 const JOBS: &str = "jobs";
+/// The directory of a member's notes, and those of a cluster's host with its copies of the cluster's jobs and notes.
+const NOTES: &str = "memory";
+const COPIES: [&str; 2] = [".jobs", ".memory"];
 const META: &str = "meta.json";
 /// The form of the archives.
 const VERSION: u32 = 1;
@@ -64,7 +72,7 @@ struct About {
 }
 
 /// `guild backup`.
-pub(crate) fn backup(args: Backup) -> Result<(), Failure> {
+pub(crate) async fn backup(args: Backup) -> Result<(), Failure> {
     let Backup { file, hall: named, local } = args;
     let config = local::config(&local.policy)?;
     let hall = match local::hall_home(named.as_deref(), "--hall", &config) {
@@ -85,17 +93,21 @@ pub(crate) fn backup(args: Backup) -> Result<(), Failure> {
     let created = Timestamp::now();
     let about = About { version: VERSION, guild: env!("CARGO_PKG_VERSION").to_owned(), created, members, hall };
 
+    let shared = match &config.cluster {
+        Some(_) => Some(of_cluster(&config).await?),
+        None => None,
+    };
     let name = file.display().to_string();
     let unwritten = |e: io::Error| Failure::error(format!("the backup {name} cannot be written: {e}"));
     if file == Path::new("-") {
         if io::stdout().is_terminal() {
             return Err(Failure::error("the backup is no text for a terminal; name a file, or redirect stdout"));
         }
-        return write(&about, &config, io::stdout().lock());
+        return write(&about, &config, shared.as_ref(), io::stdout().lock());
     }
     let mut new = fs::OpenOptions::new();
     let out = new.write(true).create_new(true).mode(0o600).open(&file).map_err(unwritten)?;
-    let written = write(&about, &config, &out).and_then(|()| out.sync_all().map_err(unwritten));
+    let written = write(&about, &config, shared.as_ref(), &out).and_then(|()| out.sync_all().map_err(unwritten));
     if written.is_err() {
         let _ = fs::remove_file(&file);
     }
@@ -116,7 +128,7 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure {
 
 /// Writes the archive. The hall comes before the members: a commission that was read has its job, which is read later,
 /// in whatever state.
-fn write(about: &About, config: &Config, out: impl io::Write) -> Result<(), Failure> {
+fn write(about: &About, config: &Config, shared: Option<&TempDir>, out: impl io::Write) -> Result<(), Failure> {
     let mut archive = Archive::new(out, about.created);
     let json = serde_json::to_vec_pretty(about).map_err(|e| Failure::error(e.to_string()))?;
     archive.bytes(ABOUT, &json)?;
@@ -128,10 +140,10 @@ fn write(about: &About, config: &Config, out: impl io::Write) -> Result<(), Fail
     }
     if let Some(hall) = &about.hall {
         archive.tree(hall, Path::new(HALL), |name| !CHECKOUTS.contains(&name) && name != PACKAGES)?;
-        members(&mut archive, &hall.join(PACKAGES), &Path::new(HALL).join(PACKAGES))?;
+        members(&mut archive, &hall.join(PACKAGES), &Path::new(HALL).join(PACKAGES), shared)?;
     }
     if let Some(directory) = &about.members {
-        members(&mut archive, directory, Path::new(MEMBERS))?;
+        members(&mut archive, directory, Path::new(MEMBERS), shared)?;
     }
     if let Some(state) = directories::state() {
         archive.tree(&state, Path::new(STATE_GUILD), |name| KEPT_STATE.contains(&name))?;
@@ -142,14 +154,32 @@ fn write(about: &About, config: &Config, out: impl io::Write) -> Result<(), Fail
     Ok(())
 }
 
-fn members<W: io::Write>(archive: &mut Archive<W>, directory: &Path, at: &Path) -> Result<(), Failure> {
+/// The jobs and notes that all hosts of the cluster share, as directories of members.
+async fn of_cluster(config: &Config) -> Result<TempDir, Failure> {
+    let (link, _) = cluster::connect(config, None, CLIENT).await?;
+    let made = TempDir::with_prefix("guild-backup-");
+    let dir = made.map_err(|e| Failure::error(format!("no temporary directory can be made: {e}")))?;
+    let into = open_directory(dir.path()).and_then(|into| open_dir(&into, ".")).map_err(unreadable(dir.path()))?;
+    let members = Transfer::new(link, CLIENT).export(&into).await.map_err(|e| Failure::error(e.to_string()))?;
+    for (member, Copied { jobs, notes }) in members {
+        tell(format_args!("{member}: {jobs} jobs and {notes} notes of the cluster"));
+    }
+    Ok(dir)
+}
+
+fn members<W: io::Write>(
+    archive: &mut Archive<W>,
+    directory: &Path,
+    at: &Path,
+    shared: Option<&TempDir>,
+) -> Result<(), Failure> {
     if !directory.is_dir() {
         return Ok(());
     }
     let root = open_directory(directory).map_err(unreadable(directory))?;
     archive.directory(at)?;
     for found in discover(&root).map_err(unreadable(directory))? {
-        archive.member(&root, directory, Path::new(&found.path), at)?;
+        archive.member(&root, directory, Path::new(&found.path), at, shared.map(TempDir::path))?;
     }
     Ok(())
 }

@@ -78,6 +78,14 @@ pub(crate) fn restore(args: Restore) -> Result<(), Failure> {
     }
     tell(format_args!("{to} has what was there at {:.0}; this serves it:", about.created));
     print(|out| writeln!(out, "{}", command(&about, &directory)))?;
+    let policy = directory.join(CONFIG).join(POLICY);
+    if Config::load(Some(&policy)).is_ok_and(|config| config.cluster.is_some()) {
+        tell(format_args!(
+            "{} has [cluster]: a host without that table serves the restored jobs, and `guild cluster import` puts them into \
+             a cluster",
+            policy.display()
+        ));
+    }
     Ok(())
 }
 
