@@ -1,5 +1,7 @@
 //! Hosts of one cluster, on a real NATS server.
 
+mod operating;
+
 use std::{fs, process::Stdio};
 
 use async_nats::jetstream;
@@ -253,35 +255,6 @@ fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
 }
 
 #[test]
-fn a_dispatch_beyond_the_queue_is_refused_with_the_setting_to_change() {
-    let nats = Nats::start(1);
-    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
-    let held = gate.clone();
-    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
-        0 => submit("done").behind(&held),
-        _ => Reply::text("Done."),
-    }));
-    let homes = homes_with(&nats, &with_model(&provider.url(), 1));
-    for home in &homes {
-        let config = fs::read_to_string(home.path("guild.toml")).unwrap();
-        home.write("guild.toml", config + "queued_jobs = 1\n");
-    }
-    let [a, b] = serve(&homes);
-    // Each host has one place, and one job waits.
-    let ids = ["one", "two", "three"].map(|task| a.at("researcher").start(task));
-    runtime.block_on(provider.received(2));
-    let fourth = || a.at("researcher").dispatch(json!({"description": "four", "task": "four"}));
-    let refused = wait_for("the third job to wait", || fourth().err());
-    assert_eq!(refused.code, -32000, "{}", refused.message);
-    assert!(refused.message.contains("no more may by `queued_jobs` in [cluster]"));
-    gate.open();
-    for id in &ids {
-        assert_eq!(b.at("researcher").ended(id)["status"], "completed");
-    }
-    wait_for("a dispatch to be accepted again", || fourth().ok());
-}
-
-#[test]
 fn a_published_member_is_at_every_host_as_it_was_approved_once() {
     let nats = Nats::start(1);
     let homes = homes(&nats);
@@ -435,6 +408,35 @@ fn a_backup_of_a_cluster_is_served_by_a_host_alone_and_goes_into_another_cluster
     wait_for("the job to be known", || b.at("researcher").status(&id).ok());
     assert_eq!(b.at("researcher").status(&id).unwrap(), status);
     assert_eq!(b.at("researcher").result(&id).unwrap(), result);
+}
+
+#[test]
+fn a_dispatch_beyond_the_queue_is_refused_with_the_setting_to_change() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 => submit("done").behind(&held),
+        _ => Reply::text("Done."),
+    }));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 1));
+    for home in &homes {
+        let config = fs::read_to_string(home.path("guild.toml")).unwrap();
+        home.write("guild.toml", config + "queued_jobs = 1\n");
+    }
+    let [a, b] = serve(&homes);
+    // Each host has one place, and one job waits.
+    let ids = ["one", "two", "three"].map(|task| a.at("researcher").start(task));
+    runtime.block_on(provider.received(2));
+    let fourth = || a.at("researcher").dispatch(json!({"description": "four", "task": "four"}));
+    let refused = wait_for("the third job to wait", || fourth().err());
+    assert_eq!(refused.code, -32000, "{}", refused.message);
+    assert!(refused.message.contains("no more may by `queued_jobs` in [cluster]"));
+    gate.open();
+    for id in &ids {
+        assert_eq!(b.at("researcher").ended(id)["status"], "completed");
+    }
+    wait_for("a dispatch to be accepted again", || fourth().ok());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use guild_contract::{
     Decision, Event, JobUsage, MemberReport,
-    host::{ApproveParams, AuditParams, AuditView, DoctorView, LimitsView, MemberDetail},
+    host::{ApproveParams, AuditParams, AuditView, DoctorView, LimitsView, MemberDetail, cluster::ClusterView},
     json::schema::of,
     rpc::{
         CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, JobsParams, JobsView, ListParams, Listed,
@@ -80,6 +80,7 @@ fn shapes() -> BTreeMap<&'static str, Value> {
         ("job-usage", of::<JobUsage>()),
         ("event", of::<Event>()),
         ("approve-params", of::<ApproveParams>()),
+        ("cluster-view", of::<ClusterView>()),
         ("doctor-view", of::<DoctorView>()),
         ("member-detail", of::<MemberDetail>()),
         ("limits-view", of::<LimitsView>()),

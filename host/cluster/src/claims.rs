@@ -44,6 +44,8 @@ struct Open {
     holder: Option<Owner>,
     /// When this host first saw that it can be taken.
     since: Instant,
+    /// When the message was stored by which it came, in nanoseconds since 1970 on a server's clock.
+    stored: i128,
 }
 
 #[derive(Default)]
@@ -52,6 +54,8 @@ struct State {
     members: BTreeMap<MemberKey, BTreeMap<u64, JobName>>,
     /// The place of each job above.
     jobs: HashMap<JobName, (u64, Open)>,
+    /// The jobs that this host holds.
+    own: HashSet<JobName>,
     /// The number of those above that wait.
     waiting: usize,
     /// The jobs that this host is taking.
@@ -100,13 +104,18 @@ impl Queue {
         let holder = match &seen.standing.holder {
             Holder::Waiting => None,
             Holder::Held(owner) if owner != own => Some(owner.clone()),
-            _ => {
+            held_or_over => {
                 let mut state = self.state();
+                match held_or_over {
+                    Holder::Held(_) => drop(state.own.insert(seen.name.clone())),
+                    _ => drop(state.own.remove(&seen.name)),
+                }
                 state.taking.remove(&seen.name);
                 return state.remove(&seen.name);
             }
         };
         let mut state = self.state();
+        state.own.remove(&seen.name);
         match state.jobs.get_mut(&seen.name) {
             // Its place in the queue is that of the message by which it came.
             Some((_, open)) if open.holder == holder => open.needs.clone_from(&seen.needs),
@@ -117,7 +126,8 @@ impl Queue {
                     state.takes.insert(owner.host.clone(), Instant::now());
                 }
                 state.waiting += usize::from(holder.is_none());
-                let open = Open { needs: seen.needs.clone(), holder, since: Instant::now() };
+                let (needs, stored) = (seen.needs.clone(), seen.stored);
+                let open = Open { needs, holder, since: Instant::now(), stored };
                 state.members.entry(seen.name.member.clone()).or_default().insert(seen.sequence, seen.name.clone());
                 state.jobs.insert(seen.name.clone(), (seen.sequence, open));
             }
@@ -129,10 +139,23 @@ impl Queue {
         self.state().waiting
     }
 
-    /// How long the job that waits longest has waited, as far as this host has seen.
-    pub fn oldest(&self) -> Option<Duration> {
+    /// When the job that waits longest began to wait, in nanoseconds since 1970 on a server's clock.
+    pub fn oldest(&self) -> Option<i128> {
         let state = self.state();
-        state.jobs.values().filter(|(_, open)| open.holder.is_none()).map(|(_, open)| open.since.elapsed()).max()
+        state.jobs.values().filter(|(_, open)| open.holder.is_none()).map(|(_, open)| open.stored).min()
+    }
+
+    /// The numbers of jobs that wait, and of those that a host holds, by member.
+    pub fn by_member(&self) -> BTreeMap<MemberKey, (u64, u64)> {
+        let (state, mut members) = (self.state(), BTreeMap::<MemberKey, (u64, u64)>::new());
+        for (name, (_, open)) in &state.jobs {
+            let (waiting, held) = members.entry(name.member.clone()).or_default();
+            *if open.holder.is_none() { waiting } else { held } += 1;
+        }
+        for name in &state.own {
+            members.entry(name.member.clone()).or_default().1 += 1;
+        }
+        members
     }
 
     /// The claims so far.
@@ -285,6 +308,7 @@ mod tests {
         JobSeen {
             name: JobName { member: member.parse().unwrap(), job: job.parse().unwrap() },
             sequence,
+            stored: sequence.into(),
             writer: owner("x"),
             standing: Standing { holder, epoch: 1 },
             needs: Needs::of("api"),
@@ -344,6 +368,29 @@ mod tests {
         queue.hear(&seen("x", "x1", 3, Holder::Ended), &owner("a"));
         assert_eq!(take(&queue, &[], true), None);
         assert_eq!(queue.claims(), Claims { made: 1, lost: 1 });
+    }
+
+    #[test]
+    fn jobs_are_counted_by_member_and_the_oldest_that_waits_is_known() {
+        let queue = Queue::default();
+        for (member, job, sequence, holder) in [
+            ("x", "x1", 7, Holder::Waiting),
+            ("x", "x2", 3, Holder::Held(owner("b"))),
+            ("x", "x3", 5, Holder::Held(owner("a"))),
+            ("y", "y1", 9, Holder::Waiting),
+            ("z", "z1", 2, Holder::Held(owner("a"))),
+        ] {
+            queue.hear(&seen(member, job, sequence, holder), &owner("a"));
+        }
+        let counts =
+            |queue: &Queue| queue.by_member().into_iter().map(|(key, counts)| (key.to_string(), counts)).collect();
+        let counted: Vec<(String, (u64, u64))> = counts(&queue);
+        assert_eq!(counted, [("x".to_owned(), (1, 2)), ("y".to_owned(), (1, 0)), ("z".to_owned(), (0, 1))]);
+        assert_eq!(queue.oldest(), Some(7));
+        queue.hear(&seen("z", "z1", 10, Holder::Ended), &owner("a"));
+        queue.hear(&seen("x", "x3", 11, Holder::Waiting), &owner("a"));
+        let counted: Vec<(String, (u64, u64))> = counts(&queue);
+        assert_eq!(counted, [("x".to_owned(), (2, 1)), ("y".to_owned(), (1, 0))]);
     }
 
     #[test]

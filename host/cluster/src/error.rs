@@ -49,6 +49,12 @@ pub enum StoreError {
     /// Another host serves the hall.
     #[error("the host {0} serves the hall of this cluster; start this one without --hall, or stop that one first")]
     HallServed(String),
+    /// The hosts of this cluster have another key.
+    #[error(
+        "the hosts {0} of this cluster have another key than this one; copy the file of the key from one of them, or, if the \
+         key was replaced at all hosts, remove their cards with `nats stream purge KV_guild_hosts`"
+    )]
+    OtherKey(String),
     /// A record or a blob cannot be read.
     #[error("{0}")]
     Damaged(String),

@@ -40,18 +40,14 @@ pub struct MemberJobs {
     member: MemberKey,
     needs: NeedsOf,
     holds: Holds,
-    tails: Tails,
     presence: Arc<Presence>,
+    tails: Tails,
     runtime: Handle,
 }
 
 /// The sequence up to which this host knows each job. A server that lags may answer with less, which would take back
 /// what callers were told.
 type Tails = Arc<Mutex<HashMap<JobId, u64>>>;
-
-fn lock(tails: &Tails) -> MutexGuard<'_, HashMap<JobId, u64>> {
-    tails.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The jobs that this host holds, each with the sequence by which it took the job.
 type Holds = Arc<watch::Sender<HashMap<JobId, u64>>>;
@@ -60,9 +56,20 @@ impl MemberJobs {
     /// The jobs of a member. Appends run on `runtime`, which has more than one thread, since the methods of the ledger
     /// block.
     pub fn new(logs: Logs, member: MemberKey, needs: NeedsOf, presence: Arc<Presence>, runtime: Handle) -> Self {
-        let keys = Keys::new(logs.clone());
-        let (holds, tails) = (Holds::default(), Tails::default());
-        Self { keys, logs, member, needs, holds, tails, presence, runtime }
+        Self {
+            keys: Keys::new(logs.clone()),
+            logs,
+            member,
+            needs,
+            holds: Holds::default(),
+            presence,
+            tails: Tails::default(),
+            runtime,
+        }
+    }
+
+    fn tails(&self) -> MutexGuard<'_, HashMap<JobId, u64>> {
+        self.tails.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until this host holds none of the member's jobs.
@@ -76,11 +83,11 @@ impl MemberJobs {
 
     /// The sequence up to which this host knows a job.
     fn tail(&self, job: &JobId) -> u64 {
-        lock(&self.tails).get(job).copied().unwrap_or(0)
+        self.tails().get(job).copied().unwrap_or(0)
     }
 
     fn note_tail(&self, job: &JobId, sequence: u64) {
-        let mut tails = lock(&self.tails);
+        let mut tails = self.tails();
         let tail = tails.entry(job.clone()).or_default();
         *tail = sequence.max(*tail);
     }
@@ -104,7 +111,7 @@ impl MemberJobs {
     pub fn news(&self, seen: &JobSeen) -> Result<News, StoreError> {
         let is_gone = seen.standing.holder == Holder::Gone;
         match is_gone {
-            true => drop(lock(&self.tails).remove(&seen.name.job)),
+            true => drop(self.tails().remove(&seen.name.job)),
             false => self.note_tail(&seen.name.job, seen.sequence),
         }
         let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };

@@ -26,8 +26,9 @@
 //!
 //! All are files with the same number of replicas, and refuse when they are full. The names with `KV_` are those of
 //! NATS' key-value buckets, so that `nats kv` shows them. Hosts need no right to make, change, purge or delete a
-//! stream. A server has to have each write on its disk before it acknowledges it (`sync_interval: always`), which
-//! [`link::Link::check_servers`] checks: otherwise a power cut takes back what was promised.
+//! stream, and [`setup`] gives them none. A server has to have each write on its disk before it acknowledges it
+//! (`sync_interval: always`), which [`link::Link::check_servers`] checks: otherwise a power cut takes back what was
+//! promised.
 //!
 //! # Messages of a log
 //!
@@ -72,6 +73,7 @@ pub mod presence;
 pub mod record;
 pub mod rules;
 pub mod seal;
+pub mod setup;
 pub mod streams;
 pub mod sweep;
 pub mod transfer;

@@ -1,13 +1,22 @@
 //! The connection to NATS. Each write has a condition, and is settled by the log ([`crate::rules::settle`]).
 
-use std::{path::PathBuf, time::Duration};
+mod servers;
+
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_nats::{
-    Client, ConnectOptions, HeaderMap, HeaderValue, Request, RequestErrorKind, StatusCode, header,
+    Client, ConnectOptions, Event, HeaderMap, HeaderValue, Request, RequestErrorKind, ServerError as FromServer,
+    StatusCode, header,
     jetstream::{self, Context, context::GetStreamErrorKind},
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, executor::block_on};
+use guild_telemetry::record;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::{
@@ -15,9 +24,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+pub use self::servers::Server;
 use crate::{
     error::StoreError,
     rules::{Settled, settle},
+    setup::inbox,
     streams::{Capacity, LOG, NAMES, all, check, named},
 };
 
@@ -59,6 +70,34 @@ pub struct Options {
 pub struct Link {
     client: Client,
     context: Context,
+    denials: Denials,
+}
+
+/// The subjects to which a server has not let this client publish. It tells so beside the request, which is not answered.
+#[derive(Clone, Default)]
+struct Denials(Arc<Mutex<BTreeSet<String>>>);
+
+impl Denials {
+    /// The most subjects that are remembered.
+    const MOST: usize = 64;
+
+    fn note(&self, event: &Event) {
+        let Event::ServerError(FromServer::Other(text)) = event else { return };
+        let Some((_, rest)) = text.split_once("Permissions Violation for Publish to \"") else { return };
+        let Some((subject, _)) = rest.split_once('"') else { return };
+        let mut subjects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if subjects.len() >= Self::MOST {
+            subjects.clear();
+        }
+        subjects.insert(subject.to_owned());
+    }
+
+    /// The error for a request to a subject that was denied since the last one.
+    fn take(&self, subject: &str) -> Option<StoreError> {
+        let mut subjects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = || StoreError::Denied(format!("it may not publish to {subject}"));
+        subjects.remove(subject).then(why)
+    }
 }
 
 /// The state of a stream.
@@ -168,13 +207,18 @@ impl Link {
     ///
     /// Returns an error when no server answers, or when the servers deny the credentials.
     pub async fn connect(options: &Options) -> Result<Self, StoreError> {
+        let denials = Denials::default();
+        let noted = denials.clone();
         let mut connect = ConnectOptions::new()
             .name(&options.host)
-            .custom_inbox_prefix(format!("_INBOX_{}", options.host))
+            .custom_inbox_prefix(inbox(&options.host))
             .connection_timeout(HANDSHAKE)
             .ping_interval(PING)
             .request_timeout(Some(ANSWER))
-            .event_callback(|event| async move { tracing::info!("NATS: {event}") });
+            .event_callback(move |event| {
+                noted.note(&event);
+                async move { tracing::info!("NATS: {event}") }
+            });
         if let Some(file) = &options.credentials {
             let unreadable = |e| StoreError::Denied(format!("cannot read {}: {e}", file.display()));
             let text = std::fs::read_to_string(file).map_err(unreadable)?;
@@ -197,7 +241,7 @@ impl Link {
         })?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
-        Ok(Self { client, context })
+        Ok(Self { client, context, denials })
     }
 
     /// Makes the streams, or checks those that are there. Only an administrator may make them.
@@ -209,6 +253,9 @@ impl Link {
         for config in all(capacity) {
             let (mut pause, begun) = (PAUSES.0, Instant::now());
             while let Err(e) = self.context.create_stream(config.clone()).await {
+                if let Some(denied) = self.denials.take(&format!("$JS.API.STREAM.CREATE.{}", config.name)) {
+                    return Err(denied);
+                }
                 // A cluster that has just started has no leader yet.
                 if begun.elapsed() > CONNECT {
                     return Err(StoreError::Unreachable(format!("cannot make the stream {}: {e}", config.name)));
@@ -285,62 +332,21 @@ impl Link {
         Ok(states)
     }
 
-    /// Checks that the servers with these monitoring addresses keep what they acknowledge: their version, and that each
-    /// write is on the disk before it is acknowledged.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error that names the server, also when it cannot be reached.
-    pub async fn check_servers(monitors: &[String]) -> Result<(), StoreError> {
-        #[derive(Deserialize)]
-        struct Variables {
-            version: String,
-            #[serde(default)]
-            jetstream: JetStream,
-        }
-        #[derive(Default, Deserialize)]
-        struct JetStream {
-            config: Option<JetStreamConfig>,
-        }
-        #[derive(Deserialize)]
-        struct JetStreamConfig {
-            #[serde(default)]
-            sync_always: bool,
-        }
-        for monitor in monitors {
-            let unfit = |reason: String| StoreError::Unfit { server: monitor.clone(), reason };
-            let unreachable = |e: reqwest::Error| {
-                unfit(format!("cannot be asked about its settings: {e}; correct `monitor` in [cluster] of guild.toml"))
-            };
-            let client = reqwest::Client::builder().timeout(CONNECT).build().map_err(unreachable)?;
-            let answer = client.get(format!("{}/varz", monitor.trim_end_matches('/'))).send().await;
-            let found: Variables = answer.map_err(unreachable)?.json().await.map_err(unreachable)?;
-            let mut numbers = found.version.split(['.', '-']).map(|number| number.parse::<u64>().unwrap_or(0));
-            if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < MINIMUM {
-                let (major, minor) = MINIMUM;
-                return Err(unfit(format!("is of version {}; {major}.{minor} or later is needed", found.version)));
-            }
-            match found.jetstream.config {
-                None => return Err(unfit("has no JetStream; add `jetstream: {}` to its configuration".to_owned())),
-                Some(config) if !config.sync_always => {
-                    return Err(unfit(
-                        "acknowledges writes before they are on the disk; set `sync_interval: always` in `jetstream` of \
-                         its configuration, and restart it"
-                            .to_owned(),
-                    ));
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Writes a message under its condition, and returns only when its fate is known (rule 3).
     ///
     /// # Errors
     ///
     /// Returns an error when the fate is unknown after `patience`, or when the message can never be stored.
     pub(crate) async fn write(&self, write: &Write, patience: Duration) -> Result<Written, StoreError> {
+        let begun = Instant::now();
+        let answer = self.write_until(write, patience).await;
+        if matches!(answer, Ok(Written::Stored { .. })) {
+            record::stored(write.stream, begun.elapsed());
+        }
+        answer
+    }
+
+    async fn write_until(&self, write: &Write, patience: Duration) -> Result<Written, StoreError> {
         let (begun, mut pause) = (Instant::now(), PAUSES.0);
         loop {
             let why = match self.send(write).await {
@@ -381,7 +387,10 @@ impl Link {
                         reason: e.to_string(),
                     });
                 }
-                _ => return Answer::Unclear(e.to_string()),
+                _ => {
+                    let denied = self.denials.take(&write.subject).map(Answer::Never);
+                    return denied.unwrap_or_else(|| Answer::Unclear(e.to_string()));
+                }
             },
         };
         let error = match serde_json::from_slice(&answer.payload) {
@@ -424,10 +433,11 @@ impl Link {
             let mut answers = self.client.subscribe(inbox.clone()).await.map_err(|e| unreachable(e.to_string()))?;
             let request = json!({"seq": from.max(1), "next_by_subj": subject, "batch": BATCH}).to_string();
             let api = format!("$JS.API.DIRECT.GET.{stream}");
-            let asked = self.client.publish_with_reply(api, inbox, request.into()).await;
+            let asked = self.client.publish_with_reply(api.clone(), inbox, request.into()).await;
             asked.map_err(|e| unreachable(e.to_string()))?;
             let pending = loop {
-                let answer = timeout(ANSWER, answers.next()).await.map_err(|_| unreachable("no answer".to_owned()))?;
+                let none = |_| self.denials.take(&api).unwrap_or_else(|| unreachable("no answer".to_owned()));
+                let answer = timeout(ANSWER, answers.next()).await.map_err(none)?;
                 let answer = answer.ok_or_else(|| unreachable("the connection ended".to_owned()))?;
                 let number =
                     |name| answer.headers.as_ref().and_then(|headers| header_text(headers, name)?.parse().ok());
@@ -489,6 +499,11 @@ impl Link {
 
     pub(crate) fn inbox(&self) -> String {
         self.client.new_inbox()
+    }
+
+    /// The error for a request to this subject that was not answered, if the servers have denied it.
+    pub(crate) fn denied(&self, subject: &str) -> Option<StoreError> {
+        self.denials.take(subject)
     }
 
     pub(crate) fn context(&self) -> &Context {

@@ -7,7 +7,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -95,18 +95,30 @@ pub struct Logs {
     blobs: Blobs,
     own: Owner,
     appends: Arc<AtomicU64>,
+    /// Bytes of records that writers have queued.
+    queued: Arc<AtomicUsize>,
     patience: Duration,
 }
 
 impl Logs {
     /// The logs for the host `own`. A decision whose fate is unknown after `patience` fails.
     pub fn new(link: Link, own: Owner, patience: Duration) -> Self {
-        Self { blobs: Blobs::new(link.clone()), link, own, appends: Arc::default(), patience }
+        let blobs = Blobs::new(link.clone());
+        Self { blobs, link, own, appends: Arc::default(), queued: Arc::default(), patience }
     }
 
     /// This host.
     pub fn own(&self) -> &Owner {
         &self.own
+    }
+
+    /// Bytes of records of this host's jobs that are not stored yet.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn queued(&self) -> &Arc<AtomicUsize> {
+        &self.queued
     }
 
     pub(crate) fn link(&self) -> &Link {

@@ -6,12 +6,13 @@
 
 use std::{
     cmp::Ordering,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_nats::HeaderMap;
+use guild_contract::text::one_line;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -30,12 +31,16 @@ use crate::{
     streams::HOSTS,
 };
 
+/// The most characters of a host's name in a message.
+const NAME_CHARS: usize = 64;
 /// The kind of a card's seal.
 const KIND: &str = "host";
 /// The kind of the seal of the hall's claim.
 const HALL_KIND: &str = "hall";
 /// The place of the hall's claim, which is no name of a host.
 const HALL: &str = "_hall";
+/// The beginning of the subjects of cards.
+const PREFIX: &str = "$KV.guild_hosts.";
 /// The subjects of all cards.
 const ALL: &str = "$KV.guild_hosts.>";
 
@@ -81,7 +86,7 @@ struct Entry {
     card: Card,
 }
 
-/// Another host, as this one sees it.
+/// A host, as another one sees it.
 #[derive(Clone, Debug)]
 pub struct HostSeen {
     /// The host and its life.
@@ -120,6 +125,8 @@ struct State {
     /// Since when refreshes were acknowledged without a long pause.
     connected: Duration,
     others: BTreeMap<String, Other>,
+    /// The names of cards that were not sealed with the cluster's key.
+    unsealed: BTreeSet<String>,
     /// When each life was first asked about whose card was not read yet.
     unread: BTreeMap<String, Duration>,
     /// The number of refreshes.
@@ -155,8 +162,53 @@ fn now() -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
+/// The cards of a cluster, read once.
+#[derive(Clone, Debug, Default)]
+pub struct Cards {
+    /// The hosts.
+    pub hosts: Vec<HostSeen>,
+    /// The names of cards that were not sealed with the cluster's key.
+    pub unsealed: Vec<String>,
+}
+
+/// Reads the cards of all hosts, without being one of them. `now` is the time on the servers' clocks, in nanoseconds since
+/// 1970.
+///
+/// # Errors
+///
+/// Returns an error when the store cannot be reached.
+pub async fn read_cards(link: &Link, key: &Key, now: i128) -> Result<Cards, StoreError> {
+    let mut cards = Cards::default();
+    for message in link.read(HOSTS, ALL, 1).await?.into_iter().filter(is_card) {
+        let silent = u64::try_from((now - message.stored) / 1_000_000).unwrap_or(0);
+        match sealed_entry(key, &message) {
+            Some(Entry { owner, card, dead_by, .. }) => {
+                cards.hosts.push(HostSeen { owner, card, dead_by, silent: Duration::from_millis(silent) });
+            }
+            None => cards.unsealed.push(name(&message)),
+        }
+    }
+    Ok(cards)
+}
+
+/// Whether a message is a card: `nats kv del guild_hosts HOST` leaves an empty message in place of one.
+fn is_card(message: &Message) -> bool {
+    !message.payload.is_empty() && message.subject != subject(HALL)
+}
+
+/// The name of the host of a card that may be anybody's text.
+fn name(message: &Message) -> String {
+    one_line(message.subject.strip_prefix(PREFIX).unwrap_or_default(), NAME_CHARS)
+}
+
+/// The entry of a message; `None` if it is not sealed by the cluster's key.
+fn sealed_entry(key: &Key, message: &Message) -> Option<Entry> {
+    let host = message.subject.strip_prefix(PREFIX)?;
+    open(key, KIND, host, &message.payload).filter(|entry: &Entry| entry.owner.host == host)
+}
+
 fn subject(host: &str) -> String {
-    format!("$KV.guild_hosts.{host}")
+    format!("{PREFIX}{host}")
 }
 
 impl Presence {
@@ -165,7 +217,7 @@ impl Presence {
     ///
     /// # Errors
     ///
-    /// Returns an error when such a host is alive, or the store cannot be reached.
+    /// Returns an error when such a host is alive, when all hosts have another key, or when the store cannot be reached.
     pub async fn join(
         link: Link,
         key: Key,
@@ -176,6 +228,10 @@ impl Presence {
     ) -> Result<Self, StoreError> {
         card.silent_millis = u64::try_from(times.silent.as_millis()).unwrap_or(u64::MAX);
         let state = Mutex::new(State { card, ..State::default() });
+        let cards = read_cards(&link, &key, 0).await?;
+        if cards.hosts.is_empty() && !cards.unsealed.is_empty() {
+            return Err(StoreError::OtherKey(cards.unsealed.join(", ")));
+        }
         let (dead, drains, changed) = (watch::Sender::new(None), watch::Sender::new(false), watch::Sender::new(0));
         let shared = Shared { link, key, identity, times, state, dead, drains, changed };
         let host = &shared.identity.owner.host;
@@ -265,6 +321,11 @@ impl Presence {
         }
     }
 
+    /// The names of cards that were not sealed with the cluster's key.
+    pub fn unsealed(&self) -> Vec<String> {
+        self.shared.state().unsealed.iter().cloned().collect()
+    }
+
     /// The other hosts.
     pub fn others(&self) -> Vec<HostSeen> {
         let now = now();
@@ -275,6 +336,13 @@ impl Presence {
             silent: now.saturating_sub(other.seen),
         };
         self.shared.state().others.values().map(seen).collect()
+    }
+
+    /// This host, as its own refreshes show it.
+    pub fn own(&self) -> HostSeen {
+        let (state, owner) = (self.shared.state(), self.shared.identity.owner.clone());
+        let dead_by = self.shared.dead.borrow().is_some().then(|| owner.host.clone());
+        HostSeen { owner, card: state.card.clone(), dead_by, silent: now().saturating_sub(state.sent) }
     }
 
     /// This host's card.
@@ -384,16 +452,10 @@ impl Shared {
         self.link.write(&write, patience).await
     }
 
-    /// The entry of a message; `None` if it is not sealed by this cluster's key.
-    fn entry(&self, message: &Message) -> Option<Entry> {
-        let host = message.subject.strip_prefix("$KV.guild_hosts.")?;
-        open(&self.key, KIND, host, &message.payload).filter(|entry: &Entry| entry.owner.host == host)
-    }
-
     /// The last entry of a host, with its sequence.
     async fn last(&self, host: &str) -> Result<Option<(u64, Option<Entry>)>, StoreError> {
         let last = self.link.last(HOSTS, &subject(host)).await?;
-        Ok(last.map(|message| (message.sequence, self.entry(&message))))
+        Ok(last.map(|message| (message.sequence, sealed_entry(&self.key, &message))))
     }
 
     async fn run(self: Arc<Self>) {
@@ -457,8 +519,18 @@ impl Shared {
         let messages = self.link.read(HOSTS, ALL, 1).await?;
         let (seen, mut changes) = (now(), 0);
         let mut state = self.state();
-        for message in messages {
-            let Some(entry) = self.entry(&message) else { continue };
+        let before = std::mem::take(&mut state.unsealed);
+        for message in messages.into_iter().filter(is_card) {
+            let Some(entry) = sealed_entry(&self.key, &message) else {
+                let name = name(&message);
+                if !before.contains(&name) {
+                    tracing::warn!(
+                        "the card of the host {name} is not sealed with this cluster's key, and is not believed"
+                    );
+                }
+                state.unsealed.insert(name);
+                continue;
+            };
             if entry.owner.host == self.identity.owner.host {
                 continue;
             }

@@ -8,6 +8,8 @@ use sha2::Sha256;
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
+/// Hexadecimal digits of a digest of a setting.
+const DIGEST_DIGITS: usize = 16;
 
 /// The key that all hosts of a cluster have.
 #[derive(Clone)]
@@ -17,6 +19,11 @@ impl Key {
     /// A key of these bytes.
     pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
+    }
+
+    /// A digest of a setting, by which holders of the key compare it, and which tells others nothing.
+    pub fn digest(&self, name: &str, content: &[u8]) -> String {
+        self.seal("setting", name, content).chars().take(DIGEST_DIGITS).collect()
     }
 
     /// The seal of a content under a name. No seal of one kind or name is one of another.

@@ -99,7 +99,8 @@ impl Watch {
             ..OrderedConfig::default()
         };
         let made = self.link.context().create_consumer_on_stream(config, self.stream).await;
-        let consumer = made.map_err(|e| unreachable(e.to_string()))?;
+        let denied = || self.link.denied(&format!("$JS.API.CONSUMER.CREATE.{}", self.stream));
+        let consumer = made.map_err(|e| denied().unwrap_or_else(|| unreachable(e.to_string())))?;
         let pending = consumer.cached_info().num_pending;
         self.messages = Some(consumer.messages().await.map_err(|e| unreachable(e.to_string()))?);
         Ok(pending)
@@ -113,6 +114,8 @@ pub struct JobSeen {
     pub name: JobName,
     /// The sequence of the message, by which others can find its events again.
     pub sequence: u64,
+    /// When it was stored, in nanoseconds since 1970 on a server's clock.
+    pub stored: i128,
     /// The host that wrote the message.
     pub writer: Owner,
     /// Who may append.
@@ -133,6 +136,7 @@ impl JobSeen {
         Some(Self {
             name: JobName { member, job },
             sequence: message.sequence,
+            stored: message.stored,
             writer: Owner { host: host.to_owned(), incarnation },
             standing: serde_json::from_str(message.header(STANDING)?).ok()?,
             needs: message.header(NEEDS).and_then(|needs| serde_json::from_str(needs).ok()).unwrap_or_default(),

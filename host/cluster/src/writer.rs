@@ -1,7 +1,10 @@
 //! Appends for the owner of a job: records are queued at once, and appended in order, one append at a time (rule 6).
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -76,6 +79,15 @@ struct Progress {
 struct Shared {
     queue: Mutex<Queue>,
     changed: Notify,
+    /// Bytes of records that are queued for all jobs of the host.
+    queued: Arc<AtomicUsize>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let bytes = self.queue().bytes;
+        self.queued.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Shared {
@@ -95,7 +107,8 @@ impl Writer {
     /// the job that its next append has.
     pub fn start(logs: Logs, name: JobName, job: &Folded, head: String, runtime: &Handle) -> Self {
         let queue = Mutex::new(Queue { head, ..Queue::default() });
-        let shared = Arc::new(Shared { queue, changed: Notify::new() });
+        let queued = logs.queued().clone();
+        let shared = Arc::new(Shared { queue, changed: Notify::new(), queued });
         let (send, progress) = watch::channel(Progress { tail: job.tail, ..Progress::default() });
         let appends = Appends {
             logs,
@@ -111,6 +124,7 @@ impl Writer {
 
     /// Queues a record. Returns at once.
     pub fn record(&self, record: Record) {
+        self.shared.queued.fetch_add(record.size(), Ordering::Relaxed);
         self.change(|queue| {
             queue.bytes += record.size();
             queue.records.push(record);
@@ -307,6 +321,7 @@ impl Appends {
             events: queue.events.drain(..events).collect(),
         };
         queue.bytes = queue.bytes.saturating_sub(bytes);
+        self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
         let before = self.progress.borrow().stored;
         if is_all {
             (queue.is_urgent, queue.head_changed) = (queue.last.is_some(), false);

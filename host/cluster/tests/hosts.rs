@@ -14,12 +14,13 @@ use guild_cluster::{
     claims::{Queue, take_next},
     error::StoreError,
     log::{JobName, Logs, Take},
-    presence::Presence,
+    presence::{Card, Identity, Presence, read_cards},
     rules::{Holder, Times},
+    seal::Key,
     watch::{JobSeen, Jobs},
 };
 use guild_fakes::Nats;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{runtime::Handle, task::JoinSet, time::sleep};
 
 /// Feeds a queue with all that the logs tell, until it is dropped.
 async fn follow(nats: &Nats, logs: &Logs) -> (Arc<Queue>, JoinSet<()>) {
@@ -249,4 +250,26 @@ async fn a_presence_without_the_clusters_seal_is_no_host() {
     assert_eq!(here.others()[0].owner, *b.own());
     assert!(there.may_begin());
     assert!(matches!(a.take(&job("none"), |_| true).await.unwrap(), Take::NotFree(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_with_another_key_than_all_others_is_refused_until_their_cards_are_removed() {
+    let (nats, link) = single().await;
+    let (a, b) = (host(&link, "a"), host(&link, "b"));
+    let here = join(&link, &a, 1).await;
+    let runtime = Handle::current();
+    let with_key = |key: u8| {
+        let identity = Identity { owner: b.own().clone(), directory: "b".to_owned() };
+        Presence::join(link.clone(), Key::new([key; 32]), identity, Card::default(), TIMES, &runtime)
+    };
+    let error = with_key(9).await.err().unwrap();
+    assert_eq!(error, StoreError::OtherKey("a".to_owned()));
+    let cards = read_cards(&link, &key(), 0).await.unwrap();
+    assert_eq!((cards.hosts.len(), cards.unsealed.len()), (1, 0), "the refused host has written nothing");
+    // `nats kv del` leaves an empty message.
+    drop(here);
+    let context = async_nats::jetstream::new(async_nats::connect(nats.urls()).await.unwrap());
+    context.publish("$KV.guild_hosts.a", "".into()).await.unwrap().await.unwrap();
+    let there = with_key(9).await.unwrap();
+    assert!(there.unsealed().is_empty() && there.others().is_empty());
 }

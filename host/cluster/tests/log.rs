@@ -230,10 +230,10 @@ async fn start_refuses_missing_streams_and_servers_that_forget() {
     let link = connect(&nats, "a").await;
     let error = link.check_streams().await.unwrap_err();
     assert!(error.to_string().contains("guild cluster init"), "{error}");
-    Link::check_servers(&nats.monitors()).await.unwrap();
-    let error = Link::check_servers(&careless.monitors()).await.unwrap_err().to_string();
+    Link::check_servers(&nats.monitors(), None).await.unwrap();
+    let error = Link::check_servers(&careless.monitors(), None).await.unwrap_err().to_string();
     assert!(error.contains("sync_interval: always"), "{error}");
-    let error = Link::check_servers(&["http://127.0.0.1:9".to_owned()]).await.unwrap_err().to_string();
+    let error = Link::check_servers(&["http://127.0.0.1:9".to_owned()], None).await.unwrap_err().to_string();
     assert!(error.contains("http://127.0.0.1:9") && error.contains("`monitor`"), "{error}");
 }
 

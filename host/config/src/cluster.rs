@@ -35,8 +35,8 @@ pub(crate) struct WrittenCluster {
     name: Spanned<String>,
     /// The addresses of the NATS servers: `tls://HOST:PORT`, or `nats://HOST:PORT` at a loopback address.
     servers: Vec<Spanned<String>>,
-    /// The addresses at which the NATS servers tell about themselves (`http_port` in nats.conf), such as
-    /// `http://HOST:8222`. The host does not start with a server that may lose what it acknowledged.
+    /// The addresses at which the NATS servers tell about themselves (`https` or `http` in nats.conf), such as
+    /// `https://HOST:8222`. The host does not start with a server that may lose what it acknowledged.
     monitor: Vec<Spanned<String>>,
     /// The file with the credentials of this host at NATS. Servers at loopback addresses may need none.
     credentials: Option<PathBuf>,
@@ -162,17 +162,29 @@ impl WrittenCluster {
 
 /// The name of a cluster, or of a host in it: a part of NATS subjects and of files' names.
 fn name(key: &str, written: Spanned<String>) -> Result<String, Wrong> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_name = |name: &str| {
-        name.len() <= NAME_CHARS && name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-    };
     let span = written.span();
     let name = text(&format!("cluster.{key}"), written)?;
-    if is_name(&name) {
-        return Ok(name);
+    match check_cluster_name(&name) {
+        Ok(()) => Ok(name),
+        Err(why) => Err(Wrong::at(span, format!("cluster.{key}: {why}"))),
     }
-    let why = format!("cluster.{key}: {name:?} has to be of lower-case letters, digits and '-', at most {NAME_CHARS}");
-    Err(Wrong::at(span, why))
+}
+
+/// Checks the name of a cluster, or of a host in it.
+///
+/// # Errors
+///
+/// Returns the rule that the name breaks.
+pub fn check_cluster_name(name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let begins_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    match begins_well && name.len() <= NAME_CHARS && name.chars().all(is_plain) {
+        true => Ok(()),
+        false => Err(format!(
+            "{name:?} has to be of lower-case letters, digits and '-', and to begin with a letter or digit; it has at most \
+             {NAME_CHARS} characters"
+        )),
+    }
 }
 
 /// A number of seconds under the key `key`, with its least and its default.

@@ -2,6 +2,8 @@
 //!
 //! Callers read these doc comments in the JSON Schemas that are made from these types.
 
+pub mod cluster;
+
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -74,6 +76,8 @@ pub enum CheckKind {
     Auth,
     /// A member, and its component.
     Member,
+    /// The cluster of hosts: NATS servers, streams, and differences between hosts.
+    Cluster,
     /// A running host.
     Host,
 }
@@ -518,6 +522,22 @@ impl Operation for ReadLimits {
         Access::Inspects,
         "Returns all limits in force, with what is in use now where that is counted.",
     );
+}
+
+/// Reads the state of the cluster.
+#[derive(Debug)]
+pub struct ReadCluster;
+
+impl Operation for ReadCluster {
+    type Input = NoParams;
+    type Output = cluster::ClusterView;
+    const ROW: Row = Row::new(
+        "host/cluster",
+        Access::Inspects,
+        "Returns the state of the host's cluster as the host sees it: hosts, jobs, streams, and differences between \
+         hosts.",
+    )
+    .refuses("The host is in no cluster.");
 }
 
 /// Reads the audit log.

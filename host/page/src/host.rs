@@ -1,7 +1,10 @@
 //! Renders the host itself, for its operator: what was checked, the limits, and the audit log.
 
 use guild_contract::{
-    host::{AuditLine, AuditParams, AuditView, CheckState, DoctorView, LimitNow, LimitsView},
+    host::{
+        AuditLine, AuditParams, AuditView, CheckState, DoctorView, LimitNow, LimitsView,
+        cluster::{ClusterHostState, ClusterView},
+    },
     limits::Setting,
 };
 use maud::{Markup, html};
@@ -25,6 +28,8 @@ pub struct HostPage {
     pub filter: AuditParams,
     /// Its answer, or the reason that there is none.
     pub audit: Result<AuditView, String>,
+    /// The answer of `host/cluster`, or the reason that there is none; `None` for a host on its own.
+    pub cluster: Option<Result<ClusterView, String>>,
 }
 
 /// The whole page.
@@ -49,7 +54,11 @@ pub fn host(viewer: &Viewer, page: &HostPage) -> String {
         }
         section aria-labelledby="cluster" {
             h2 id="cluster" { "Cluster" }
-            p.quiet { "This host runs alone." }
+            @match &page.cluster {
+                None => p.quiet { "This host runs alone." },
+                Some(Err(why)) => p.error role="alert" { (text(why)) },
+                Some(Ok(view)) => (cluster(view)),
+            }
         }
     };
     page_at(HOST, "Host", viewer, &body)
@@ -80,6 +89,67 @@ fn doctor(found: Option<&Result<DoctorView, String>>) -> Markup {
                     } } }
                 } }
             },
+        }
+    }
+}
+
+fn cluster(view: &ClusterView) -> Markup {
+    let head = |names: &[&str]| html! { thead { tr { @for name in names { th { (name) } } } } };
+    html! {
+        p {
+            (text(&view.name)) ": " (number(view.waiting)) " jobs wait for a host"
+            @if let Some(seconds) = view.oldest_waiting_seconds { ", the oldest for " (number(seconds)) " s" }
+            "."
+            @if let Some(takeovers) = view.takeovers {
+                " This host has gone on with " (number(takeovers)) " jobs that another host had begun."
+            }
+        }
+        @for name in &view.unsealed {
+            p.error role="alert" { "The card of " (text(name)) " is not sealed with this cluster's key, and is not believed." }
+        }
+        h3 id="cluster-hosts" { "Hosts" }
+        div.scroll tabindex="0" role="region" aria-labelledby="cluster-hosts" { table {
+            (head(&["State", "Name", "Seen", "Version", "Free places", "Members", "Address"]))
+            tbody { @for host in &view.hosts { tr {
+                td {
+                    span class=[(host.state != ClusterHostState::Alive).then_some("error")] { (host.state.as_str()) }
+                    @if let Some(by) = &host.dead_by { " " span.quiet { "declared by " (text(by)) } }
+                }
+                td { (text(&host.host)) }
+                td { (number(host.silent_seconds)) " s ago" }
+                td { (text(&host.version)) }
+                td { @for (runtime, places) in &host.places { (text(runtime)) " " (places) " " } }
+                td { (host.members.len()) @if host.hall { ", and the hall" } }
+                td { (text(&host.url)) }
+            } } }
+        } }
+        @if !view.jobs.is_empty() {
+            h3 id="cluster-jobs" { "Jobs" }
+            div.scroll tabindex="0" role="region" aria-labelledby="cluster-jobs" { table {
+                thead { tr { th { "Member" } th.number { "Running" } th.number { "Waiting" } } }
+                tbody { @for jobs in &view.jobs { tr {
+                    td { (text(&jobs.member)) }
+                    td.number { (number(jobs.running)) }
+                    td.number { (number(jobs.waiting)) }
+                } } }
+            } }
+        }
+        h3 id="cluster-streams" { "Streams" }
+        div.scroll tabindex="0" role="region" aria-labelledby="cluster-streams" { table {
+            (head(&["Stream", "Fill", "Servers", "Behind"]))
+            tbody { @for stream in &view.streams { tr {
+                td { code { (text(&stream.stream)) } }
+                td { (number(stream.bytes)) " bytes" @if let Some(percent) = stream.percent() { ", " (percent) " %" } }
+                td { (stream.replicas) }
+                td { (text(&stream.lagging.join(", "))) }
+            } } }
+        } }
+        @if !view.differences.is_empty() {
+            h3 id="cluster-differences" { "Differences between hosts" }
+            ul { @for found in &view.differences { li {
+                code { (text(&found.setting)) } ": "
+                (text(&found.groups.iter().map(|group| group.join(", ")).collect::<Vec<_>>().join(" | ")))
+            } } }
         }
     }
 }

@@ -6,7 +6,10 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -16,16 +19,18 @@ use guild_cluster::{
     buckets::memory::Memory,
     claims::{Queue, take_next},
     ledger::MemberJobs,
-    link::{Link, Options},
+    link::Link,
     log::{JobName, Logs},
-    presence::{Card, HostSeen, Identity, Presence},
+    presence::{Card, Cards, HostSeen, Identity, Presence},
     record::{Folded, Needs, Owner},
     rules::{Holder, Times},
     seal::Key,
     watch::{JobSeen, Jobs},
 };
 use guild_config::{CLUSTER_KEY_BYTES, ClusterOptions, Config};
-use guild_contract::{EventDetail, JobId, MemberKey, capability::MANAGER, manifest::FILE_TOOLS, rpc::RpcError};
+use guild_contract::{
+    EventDetail, JobId, MemberKey, capability::MANAGER, host::cluster::ClusterView, manifest::FILE_TOOLS, rpc::RpcError,
+};
 use guild_fs::{
     durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
     file_lock::FileLock,
@@ -35,8 +40,9 @@ use guild_jobs::{
     Accepted, JobStore, Ledger,
     memory::shelf::{NoteFiles, Shelf},
 };
-use guild_telemetry::record;
+use guild_telemetry::{ClusterFigures, record};
 use guild_trust::seal::Seals;
+use jiff::Timestamp;
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -44,7 +50,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::events::Hub;
+use crate::{
+    cluster_view::{roots, servers, settings, view},
+    events::Hub,
+};
 
 /// How long a decision about a job is tried before its caller is told that the store is away.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,6 +68,8 @@ const CUT_OFF: &str =
 /// which a host looks for such logs.
 const COMPACT_AFTER: Duration = Duration::from_secs(10 * 60);
 const COMPACT_EACH: Duration = Duration::from_secs(60);
+/// The interval at which a host reads the settings for its card.
+const TELL: Duration = Duration::from_secs(30);
 /// The directory of a member with the host's copy of its notes. Those in `memory/` are of the time before the cluster.
 const NOTES: &str = ".memory";
 
@@ -73,6 +84,8 @@ pub(crate) struct Cluster {
     /// The most jobs that may wait for a place (`queued_jobs`).
     queued_jobs: usize,
     memory: Memory,
+    /// The jobs that this host has gone on with after another host had begun them.
+    takeovers: AtomicU64,
     /// The beginning of the ids of events, which is the same at each host.
     log_id: String,
     members: Mutex<BTreeMap<MemberKey, ServedMember>>,
@@ -117,21 +130,17 @@ impl Cluster {
         let key = options.read_key()?;
         let (lock, path, directory) = own_directory(config.directory.as_deref(), &options.host)?;
         let texts = |urls: &[url::Url]| urls.iter().map(|url| url.as_str().to_owned()).collect::<Vec<_>>();
-        Link::check_servers(&texts(&options.monitor)).await.map_err(|e| e.to_string())?;
-        let servers = Options {
-            servers: texts(&options.servers),
-            host: options.host.clone(),
-            credentials: options.credentials.clone(),
-            authority: options.ca.clone(),
-        };
-        let link = Link::connect(&servers).await.map_err(|e| e.to_string())?;
+        Link::check_servers(&texts(&options.monitor), options.ca.as_deref()).await.map_err(|e| e.to_string())?;
+        let link = Link::connect(&servers(options)).await.map_err(|e| e.to_string())?;
         link.check_streams().await.map_err(|e| e.to_string())?;
         let log_id = link.log_id().await.map_err(|e| e.to_string())?;
         let owner = Owner::new(&options.host);
         let logs = Logs::new(link.clone(), owner.clone(), PATIENCE);
         let url = options.url.as_ref().map_or(url, |url| url.as_str().to_owned());
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let card = Card { url, version, roots: roots(config), ..Card::default() };
+        let roots = roots(config);
+        let settings = settings(config, &Key::new(key), &roots);
+        let card = Card { url, version, roots, settings, ..Card::default() };
         let (identity, runtime) = (Identity { owner, directory }, Handle::current());
         let times = Times { silent: options.silent, stop: options.stop, ..Times::default() };
         let joined = Presence::join(link.clone(), Key::new(key), identity, card, times, &runtime);
@@ -149,6 +158,7 @@ impl Cluster {
             queue: Queue::default(),
             queued_jobs: options.queued_jobs,
             memory,
+            takeovers: AtomicU64::default(),
             log_id,
             members: Mutex::default(),
             ended: Mutex::default(),
@@ -303,6 +313,40 @@ impl Cluster {
         }
     }
 
+    /// The state of the cluster as this host sees it.
+    pub(crate) async fn view(&self) -> ClusterView {
+        let hosts = self.presence.others().into_iter().chain([self.presence.own()]).collect();
+        let streams = self.link.states().await.unwrap_or_default();
+        let now = Timestamp::now().as_nanosecond();
+        let cards = Cards { hosts, unsealed: self.presence.unsealed() };
+        let takeovers = Some(self.takeovers.load(Ordering::Relaxed));
+        ClusterView { takeovers, ..view(&self.name, cards, &self.queue, streams, now) }
+    }
+
+    /// The figures of the cluster as this host sees it.
+    pub(crate) fn figures(&self) -> ClusterFigures {
+        let own = self.presence.own();
+        let refreshed = own.silent;
+        let hosts: Vec<HostSeen> =
+            self.presence.others().into_iter().chain([own]).filter(|host| host.dead_by.is_none()).collect();
+        let mut places = BTreeMap::<String, u64>::new();
+        for (runtime, free) in hosts.iter().flat_map(|host| &host.card.places) {
+            *places.entry(runtime.clone()).or_default() += u64::from(*free);
+        }
+        let waited = |since: i128| Timestamp::now().as_nanosecond().saturating_sub(since);
+        let oldest = self.queue.oldest().and_then(|since| u64::try_from(waited(since)).ok()).unwrap_or(0);
+        ClusterFigures {
+            hosts: hosts.len() as u64,
+            waiting: self.queue.waiting() as u64,
+            oldest: Duration::from_nanos(oldest),
+            places,
+            takeovers: self.takeovers.load(Ordering::Relaxed),
+            claims_lost: self.queue.claims().lost,
+            outbox_bytes: self.logs.queued_bytes() as u64,
+            refreshed,
+        }
+    }
+
     /// Leaves the cluster: others take the jobs that this host still holds.
     pub(crate) async fn leave(&self) {
         if let Err(e) = self.presence.leave().await {
@@ -416,12 +460,33 @@ impl Cluster {
         }
     }
 
+    /// Keeps the card's roots and settings those of the configuration and of the files beside it, as long as the host
+    /// runs.
+    pub(crate) async fn tell_settings(self: Arc<Self>, config: impl Fn() -> Arc<Config> + Send + Sync + 'static) {
+        let (key, config) = (Key::new(self.key), Arc::new(config));
+        loop {
+            sleep(TELL).await;
+            let (key, config) = (key.clone(), config.clone());
+            let read = spawn_blocking(move || {
+                let config = config();
+                let roots = roots(&config);
+                (settings(&config, &key, &roots), roots)
+            });
+            if let Ok(read) = read.await {
+                self.presence.tell(|card| (card.settings, card.roots) = read);
+            }
+        }
+    }
+
     /// Carries a job out that this host has taken.
     async fn adopt(&self, name: JobName, taken: Box<Folded>) {
         let served = self.members().get(&name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
         let Some((jobs, Some(store))) = served else {
             return tracing::error!(job = %name.job, "the job was taken, and its member {} is not here", name.member);
         };
+        if taken.standing.epoch > 1 {
+            self.takeovers.fetch_add(1, Ordering::Relaxed);
+        }
         let adopted = spawn_blocking(move || {
             let hold = jobs.hold(&name.job, &taken);
             let why = match store.adopt(&name.job, hold.clone()) {
@@ -437,15 +502,6 @@ impl Cluster {
             tracing::error!("the host failed while it took a job");
         }
     }
-}
-
-/// The names of the read roots of the configuration.
-fn roots(config: &Config) -> Vec<String> {
-    let name = |root: &guild_config::ReadRoot| {
-        let own = || Some(root.path.file_name()?.to_str()?.to_owned());
-        root.name.clone().or_else(own)
-    };
-    config.roots.iter().filter_map(name).collect()
 }
 
 /// The directory of a host beside `guild.toml`; the host's name follows.

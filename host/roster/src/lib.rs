@@ -4,6 +4,7 @@ mod answer;
 pub mod audit;
 pub mod check;
 mod cluster;
+pub mod cluster_view;
 pub mod discovery;
 pub mod events;
 mod fakes;

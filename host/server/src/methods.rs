@@ -86,7 +86,7 @@ const fn of_sdk(name: &'static str, access: Access) -> Method {
     Method { operation: Operation { name, access }, describe: None, handler: Handler::Sdk }
 }
 
-static METHODS: [Method; 34] = [
+static METHODS: [Method; 35] = [
     Method {
         operation: Operation { name: "initialize", access: Access::Open },
         describe: Some(|shapes| {
@@ -268,6 +268,7 @@ static METHODS: [Method; 34] = [
     of_worker(&worker::RESUME),
     of_host(&operator::DOCTOR),
     of_host(&operator::LIMITS),
+    of_host(&operator::CLUSTER),
     of_host(&operator::AUDIT),
     of_host(&operator::MEMBER),
     of_host(&operator::APPROVE),

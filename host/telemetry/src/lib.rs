@@ -10,7 +10,7 @@ mod state;
 pub mod trace;
 
 pub use process::begin;
-pub use state::{MemberFigures, Queue, State};
+pub use state::{ClusterFigures, MemberFigures, Queue, State};
 
 /// The content type of the text form of OpenMetrics, which Prometheus reads.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -80,6 +80,11 @@ struct Reached {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Stream {
+    stream: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
 }
@@ -99,6 +104,7 @@ struct Figures {
     denials: Family<Reason, Counter>,
     events: Counter,
     connections: Gauge,
+    stored: Histograms<Stream>,
 }
 
 static FIGURES: LazyLock<Figures> = LazyLock::new(Figures::new);
@@ -122,6 +128,7 @@ impl Figures {
             denials: Family::default(),
             events: Counter::default(),
             connections: Gauge::default(),
+            stored: Family::new_with_constructor(calls),
         };
         registry.register("http_requests", "Requests by kind of route and status", this.requests.clone());
         registry.register_with_unit(
@@ -153,6 +160,12 @@ impl Figures {
             this.events.clone(),
         );
         registry.register("connections", "Open connections of the port", this.connections.clone());
+        registry.register_with_unit(
+            "cluster_append_duration",
+            "Time of a write to a stream of the cluster, until it is acknowledged",
+            Unit::Seconds,
+            this.stored.clone(),
+        );
         this.registry = registry;
         this
     }
@@ -227,6 +240,11 @@ pub fn limit_reached(limit: &'static str) {
 /// Counts a request that was refused to its caller.
 pub fn denied(reason: &'static str) {
     FIGURES.denials.get_or_create(&Reason { reason }).inc();
+}
+
+/// Counts a write that a stream of the cluster has stored, and its time.
+pub fn stored(stream: &'static str, took: Duration) {
+    FIGURES.stored.get_or_create(&Stream { stream }).observe(took.as_secs_f64());
 }
 
 /// Counts events that a subscriber missed.

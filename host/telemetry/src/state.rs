@@ -1,6 +1,6 @@
 //! Renders the state of a host together with what was recorded.
 
-use std::{fmt, sync::atomic::AtomicU64, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::atomic::AtomicU64, time::Duration};
 
 use guild_contract::{JobStatus, MemberService, rpc::JobCounts};
 use prometheus_client::{
@@ -9,6 +9,7 @@ use prometheus_client::{
         text::{encode_eof, encode_registry},
     },
     metrics::{
+        counter::ConstCounter,
         family::Family,
         gauge::{ConstGauge, Gauge},
         info::Info,
@@ -34,6 +35,29 @@ pub struct State {
     pub subscribers: u64,
     /// US dollars that the ledger has for today (UTC); none if it cannot be read.
     pub spent_today: Option<f64>,
+    /// The cluster; none for a host on its own.
+    pub cluster: Option<ClusterFigures>,
+}
+
+/// The cluster as a host sees it.
+#[derive(Debug)]
+pub struct ClusterFigures {
+    /// The hosts that are alive, with this one.
+    pub hosts: u64,
+    /// The jobs that wait for a host.
+    pub waiting: u64,
+    /// The time for which the oldest of them has waited.
+    pub oldest: Duration,
+    /// The free places of all hosts that are alive, by runtime.
+    pub places: BTreeMap<String, u64>,
+    /// The jobs that this host has gone on with after another host had begun them.
+    pub takeovers: u64,
+    /// The jobs that this host wanted to take, and another one got.
+    pub claims_lost: u64,
+    /// Bytes of this host's jobs that are not stored yet.
+    pub outbox_bytes: u64,
+    /// The time since this host's last acknowledged refresh of its presence was sent.
+    pub refreshed: Duration,
 }
 
 /// A member.
@@ -78,6 +102,11 @@ struct Member {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Service {
     state: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Runtime {
+    runtime: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -143,6 +172,33 @@ impl State {
             let help = "US dollars in the ledger for this day (UTC)";
             registry.register("spent_today_dollars", help, ConstGauge::new(dollars));
         }
+        if let Some(cluster) = &self.cluster {
+            cluster.register(&mut registry);
+        }
         registry
+    }
+}
+
+impl ClusterFigures {
+    fn register(&self, registry: &mut Registry) {
+        let places = Gauges::<Runtime>::default();
+        for (runtime, free) in &self.places {
+            places.get_or_create(&Runtime { runtime: runtime.clone() }).set(*free);
+        }
+        let gauge = ConstGauge::new;
+        registry.register("cluster_hosts", "Hosts of the cluster that are alive", gauge(self.hosts));
+        registry.register("cluster_jobs_waiting", "Jobs that wait for a host of the cluster", gauge(self.waiting));
+        let help = "The time for which the oldest of them has waited";
+        let seconds = |time: Duration| ConstGauge::new(time.as_secs_f64());
+        registry.register_with_unit("cluster_oldest", help, Unit::Seconds, seconds(self.oldest));
+        registry.register("cluster_places_free", "Free places of all hosts that are alive", places);
+        let help = "Jobs that this host has gone on with after another host had begun them";
+        registry.register("cluster_takeovers", help, ConstCounter::new(self.takeovers));
+        let help = "Jobs that this host wanted to take, and another one got";
+        registry.register("cluster_claims_lost", help, ConstCounter::new(self.claims_lost));
+        let help = "Records of this host's jobs that are not stored yet";
+        registry.register_with_unit("cluster_outbox", help, Unit::Bytes, gauge(self.outbox_bytes));
+        let help = "The time since the last acknowledged refresh of this host's presence";
+        registry.register_with_unit("cluster_refresh_age", help, Unit::Seconds, seconds(self.refreshed));
     }
 }

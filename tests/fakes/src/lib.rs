@@ -29,7 +29,7 @@ pub use anthropic::Anthropic;
 pub use claude::fake_claude;
 pub use gemini::Gemini;
 pub use git::git;
-pub use nats::{Nats, Stored, nats_server};
+pub use nats::{Nats, Stored, free_node_ports, nats_server};
 pub use ollama::Ollama;
 pub use openai::OpenAi;
 pub use proxy::{Mode, Proxy};

@@ -51,10 +51,13 @@ pub struct Stored {
 }
 
 struct Node {
+    /// The directory in which the server is started.
+    directory: PathBuf,
     config: PathBuf,
     log: PathBuf,
     port: u16,
-    monitor: u16,
+    /// The port of its monitoring over HTTP, if there is one.
+    monitor: Option<u16>,
     process: Option<Child>,
 }
 
@@ -93,9 +96,31 @@ impl Nats {
                 ));
             }
             fs::write(place(".conf"), config).expect("a configuration");
-            Node { config: place(".conf"), log: place(".log"), port: *port, monitor: *monitor, process: None }
+            let at = directory.path().to_owned();
+            let (config, log) = (place(".conf"), place(".log"));
+            Node { directory: at, config, log, port: *port, monitor: Some(*monitor), process: None }
         };
         let nodes = ports.chunks(3).enumerate().map(describe).collect();
+        Self::run(nodes, directory)
+    }
+
+    /// Starts a node in each of these directories, on the `nats.conf` in it, with this port for clients; and waits until
+    /// all accept connections.
+    ///
+    /// # Panics
+    /// Where there is no server, or it does not start.
+    #[allow(clippy::expect_used, reason = "a test without a server cannot continue")]
+    pub fn start_in(directories: &[(PathBuf, u16)]) -> Self {
+        let logs = tempfile::tempdir().expect("a temporary directory");
+        let node = |(directory, port): &(PathBuf, u16)| {
+            let log = logs.path().join(format!("{port}.log"));
+            let (directory, config) = (directory.clone(), directory.join("nats.conf"));
+            Node { directory, config, log, port: *port, monitor: None, process: None }
+        };
+        Self::run(directories.iter().map(node).collect(), logs)
+    }
+
+    fn run(nodes: Vec<Node>, directory: tempfile::TempDir) -> Self {
         let mut nats = Self { nodes, _directory: directory };
         for node in &mut nats.nodes {
             node.start();
@@ -113,7 +138,12 @@ impl Nats {
 
     /// The address of each node's monitoring.
     pub fn monitors(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| format!("http://127.0.0.1:{}", node.monitor)).collect()
+        self.nodes.iter().filter_map(|node| Some(format!("http://127.0.0.1:{}", node.monitor?))).collect()
+    }
+
+    /// The log of a node.
+    pub fn log(&mut self, node: usize) -> String {
+        fs::read_to_string(&self.node(node).log).unwrap_or_default()
     }
 
     /// Kills a node, which gets no chance to write anything. Nodes count from 0: `n1` is 0.
@@ -179,7 +209,8 @@ impl Node {
     fn start(&mut self) {
         let program = nats_server().expect("nats-server is missing: run `cargo xtask nats`, or set GUILD_NATS_SERVER");
         let mut command = Command::new(program);
-        command.arg("--config").arg(&self.config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.current_dir(&self.directory).arg("--config").arg(&self.config).arg("--log").arg(&self.log);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.process = Some(command.spawn().expect("nats-server starts"));
     }
 
@@ -195,10 +226,13 @@ impl Node {
         }
     }
 
-    /// Whether the server says that JetStream is up to date.
+    /// Whether the server says that JetStream is up to date; or whether it listens, if it says nothing over HTTP.
     fn is_ready(&self) -> bool {
+        let Some(monitor) = self.monitor else {
+            return TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok();
+        };
         let ask = || {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.monitor))?;
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, monitor))?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")?;
             let mut answer = String::new();
@@ -225,6 +259,17 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Ports for the nodes of a cluster that `guild cluster init` writes: nobody listens on them, nor on those 2000 and 4000
+/// higher.
+pub fn free_node_ports(count: usize) -> Vec<u16> {
+    let is_free =
+        |port: &u16| [2000, 4000].iter().all(|more| TcpListener::bind((Ipv4Addr::LOCALHOST, port + more)).is_ok());
+    let mut ports = free_ports(64);
+    ports.retain(|port| *port < PORTS.end - 4000 && is_free(port));
+    ports.truncate(count);
+    ports
 }
 
 /// Ports that nobody listens on, and that are not given to outgoing connections.

@@ -8,6 +8,7 @@ use clap::{
 };
 use clap_complete::ArgValueCompleter;
 use guild_auth::tokens::Role;
+use guild_cluster::setup::Node;
 use guild_contract::{MemberKey, capability::grants::Pattern};
 use jiff::Timestamp;
 
@@ -315,8 +316,10 @@ fn usd(text: &str) -> Result<f64, String> {
 /// `guild cluster`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cluster {
-    /// Make the streams of a cluster at its NATS servers, and the cluster's key
+    /// Write the configuration, certificates and credentials of a cluster; or make the streams at its NATS servers
     Init(ClusterInit),
+    /// Show the hosts, jobs and streams of a cluster, and how its hosts differ
+    Status(ClusterStatus),
     /// Publish a member, which every host of the cluster has then
     Publish(ClusterPublish),
     /// Withdraw a published member from every host of the cluster
@@ -358,7 +361,7 @@ pub(crate) struct ClusterImport {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  guild cluster sweep --credentials admin.creds
+  guild cluster sweep --credentials admin/nats.nk
 
 It replaces the logs of jobs that have ended by one message each, and removes files of jobs that were deleted a day ago \
 or more. Run it once a day. Hosts may remove nothing, so it needs the administrator's credentials.")]
@@ -375,7 +378,7 @@ pub(crate) struct ClusterSweep {
 #[command(after_help = "\
 Examples:
   guild cluster publish researcher
-  guild cluster publish ./researcher --credentials admin.creds
+  guild cluster publish ./researcher --credentials admin/nats.nk
 
 It needs a guild.toml with [cluster], and a member that is trusted there: `guild approve` shows it and asks. The hosts \
 trust what is published, since it is sealed with the cluster's key. A host replaces the files of an earlier \
@@ -402,31 +405,72 @@ pub(crate) struct ClusterWithdraw {
     pub(crate) credentials: Option<PathBuf>,
 }
 
+/// `guild cluster status`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild cluster status
+  guild cluster status --config /etc/guild/guild.toml --json
+
+The command reads NATS with the credentials of [cluster] in a host's guild.toml, and writes nothing. The host need not \
+run.")]
+pub(crate) struct ClusterStatus {
+    /// The location of the operator's policy
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print the state as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `guild cluster init`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  guild cluster init --servers nats://127.0.0.1:4222 --replicas 1 --key ./acme.key
-  guild cluster init --servers tls://n1:4222,tls://n2:4222 --credentials admin.creds --ca nats-ca.pem --key acme.key
+  guild cluster init ./acme --name acme --nodes n1,n2,n3 --hosts a,b,c
+  guild cluster init --servers tls://n1:4222,tls://n2:4222 --credentials acme/admin/nats.nk --ca acme/admin/ca.pem --key \
+acme/admin/cluster.key
+  guild cluster init --servers nats://127.0.0.1:4222 --replicas 1 --key ./acme.key      (one server, to try it)
 
-It needs credentials that may make streams, which hosts do not have. Streams that are there are checked, and stay. The \
-file of the key is made if it is not there; each host gets a copy.")]
+With a directory, the command writes into it nodes/NODE with nats.conf and certificates for each NATS server, hosts/HOST \
+with the credentials and the [cluster] of guild.toml for each host, and admin with the administrator's credentials, \
+which no host gets. It reaches no server, and prints the command that makes the streams once the servers run.
+
+With --servers, it makes the streams, which takes the administrator's credentials. Streams that are there are checked, \
+and stay. The file of the key is made if it is not there; each host gets a copy.")]
 pub(crate) struct ClusterInit {
+    /// Write the files of a new cluster into this directory, which is empty or does not exist
+    #[arg(value_name = "DIR", required_unless_present = "servers", requires = "nodes", requires = "hosts")]
+    pub(crate) directory: Option<PathBuf>,
+    /// The NATS servers, one or an odd number, with commas between: HOST or HOST:PORT [default port: 4222]. Nodes reach
+    /// each other at the port + 2000, and hosts reach a node's monitoring at the port + 4000
+    #[arg(long, value_name = "NODES", value_delimiter = ',', requires = "directory")]
+    pub(crate) nodes: Vec<Node>,
+    /// The names of the hosts, with commas between. Name a few more than there are, for later
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "directory")]
+    pub(crate) hosts: Vec<String>,
+    /// Let the servers tell about themselves at 127.0.0.1 only, without encryption. A host then asks the server on its own
+    /// machine
+    #[arg(long, conflicts_with = "servers")]
+    pub(crate) monitor_loopback: bool,
+    /// The days until the certificates expire
+    #[arg(long, value_name = "DAYS", default_value_t = 3650, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) days: u16,
     /// The name of the cluster
     #[arg(long, value_name = "NAME", default_value = "guild")]
     pub(crate) name: String,
-    /// The addresses of NATS servers, with commas between
-    #[arg(long, value_name = "URLS", value_delimiter = ',', required = true)]
+    /// Make the streams at the NATS servers at these addresses, with commas between
+    #[arg(long, value_name = "URLS", value_delimiter = ',', conflicts_with = "directory", requires = "key")]
     pub(crate) servers: Vec<String>,
     /// The administrator's credentials at NATS
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "directory")]
     pub(crate) credentials: Option<PathBuf>,
     /// The certificate of the authority of the NATS servers
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "directory")]
     pub(crate) ca: Option<PathBuf>,
-    /// The number of servers that have each message
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
-    pub(crate) replicas: u8,
+    /// The number of servers that have each message [default: 3; with --nodes, at most their number]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub(crate) replicas: Option<u8>,
     /// The most GiB of jobs at each server
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) log_gib: u16,
@@ -434,6 +478,6 @@ pub(crate) struct ClusterInit {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) blob_gib: u16,
     /// The file with the cluster's key
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) key: PathBuf,
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "directory")]
+    pub(crate) key: Option<PathBuf>,
 }

@@ -1,8 +1,10 @@
-//! `guild cluster`: sets a cluster of hosts up.
+//! `guild cluster`: sets a cluster of hosts up, and shows its state.
 
 mod drain;
 mod import;
 mod publish;
+mod setup;
+mod status;
 mod sweep;
 
 use std::{
@@ -30,6 +32,8 @@ use crate::{
 const CLIENT: &str = "guild-cluster-init";
 /// How long a command tries to append to a log.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The number of servers that have each message, unless the operator names another.
+const REPLICAS: u8 = 3;
 /// Bytes of a gibibyte.
 const GIB: i64 = 1024 * 1024 * 1024;
 
@@ -42,16 +46,20 @@ pub(crate) async fn cluster(args: Cluster) -> Result<(), Failure> {
         Cluster::Publish(args) => publish::publish(args).await,
         Cluster::Withdraw(args) => publish::withdraw(args).await,
         Cluster::Sweep(args) => sweep::sweep(args).await,
+        Cluster::Status(args) => status::status(args).await,
     }
 }
 
 async fn init(args: ClusterInit) -> Result<(), Failure> {
-    let ClusterInit { name, servers, credentials, ca, replicas, log_gib, blob_gib, key } = args;
+    if let Some(directory) = &args.directory {
+        return setup::write(directory, &args);
+    }
+    let ClusterInit { name, servers, credentials, ca, replicas, log_gib, blob_gib, key, .. } = args;
+    let key = key.ok_or_else(|| Failure::error("--key names the file with the cluster's key".to_owned()))?;
+    guild_config::check_cluster_name(&name).map_err(|why| Failure::error(format!("--name: {why}")))?;
     let options = Options { servers: servers.clone(), host: CLIENT.to_owned(), credentials, authority: ca.clone() };
     let link = Link::connect(&options).await.map_err(failed)?;
-    let bytes = |gib: u16| i64::from(gib) * GIB;
-    let (log_bytes, blob_bytes) = (bytes(log_gib), bytes(blob_gib));
-    let capacity = Capacity { replicas: replicas.into(), log_bytes, blob_bytes, ..Capacity::default() };
+    let capacity = capacity(replicas.unwrap_or(REPLICAS), log_gib, blob_gib);
     link.create_streams(&capacity).await.map_err(failed)?;
     for stream in link.states().await.map_err(failed)? {
         tell(format_args!("the stream {} is there", stream.stream));
@@ -100,9 +108,21 @@ fn make_key(file: &Path) -> Result<(), Failure> {
     let name = name.ok_or_else(|| Failure::error(format!("--key {} names no file", file.display())))?;
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = open_directory(directory).and_then(|dir| open_dir(&dir, ".")).map_err(failed)?;
+    let how = Write { mode: 0o600, survives: Survives::PowerCut };
+    replace_as(&dir, name, new_key()?.as_bytes(), how).map_err(failed)?;
+    Ok(())
+}
+
+/// A new key of a cluster, as its file has it.
+fn new_key() -> Result<String, Failure> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|e| Failure::error(format!("no random number can be had: {e}")))?;
-    let how = Write { mode: 0o600, survives: Survives::PowerCut };
-    replace_as(&dir, name, format!("{}\n", hex(&key)).as_bytes(), how).map_err(failed)?;
-    Ok(())
+    Ok(format!("{}\n", hex(&key)))
+}
+
+/// The sizes of the streams.
+fn capacity(replicas: u8, log_gib: u16, blob_gib: u16) -> Capacity {
+    let bytes = |gib: u16| i64::from(gib) * GIB;
+    let (log_bytes, blob_bytes) = (bytes(log_gib), bytes(blob_gib));
+    Capacity { replicas: replicas.into(), log_bytes, blob_bytes, ..Capacity::default() }
 }

@@ -24,15 +24,17 @@ pub(crate) fn tls(args: Tls) -> Result<(), Failure> {
     }
 }
 
-fn self_signed(args: SelfSigned) -> Result<(), Failure> {
-    let SelfSigned { names, directory, days, force } = args;
-    let refused =
-        |e: rcgen::Error| Failure::error(format!("there can be no certificate for {}: {e}", names.join(", ")));
-    let mut params = CertificateParams::new(names.clone()).map_err(refused)?;
+/// The parameters of a certificate for these names and addresses, which is valid for so many days.
+pub(super) fn parameters(
+    names: &[String],
+    usages: &[ExtendedKeyUsagePurpose],
+    days: u16,
+) -> Result<CertificateParams, Failure> {
+    let mut params = CertificateParams::new(names).map_err(|e| refused(names, &e))?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, names.first().map_or("guild", String::as_str));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.extended_key_usages = usages.to_vec();
     // Clocks of clients may be behind.
     let today = Zoned::now().with_time_zone(TimeZone::UTC);
     let time = |days: i32| {
@@ -40,8 +42,19 @@ fn self_signed(args: SelfSigned) -> Result<(), Failure> {
         Ok::<_, Failure>(rcgen::date_time_ymd(day.year().into(), day.month().unsigned_abs(), day.day().unsigned_abs()))
     };
     (params.not_before, params.not_after) = (time(-1)?, time(i32::from(days))?);
-    let key = KeyPair::generate().map_err(refused)?;
-    let certificate = params.self_signed(&key).map_err(refused)?;
+    Ok(params)
+}
+
+/// The failure to make a certificate.
+pub(super) fn refused(names: &[String], error: &rcgen::Error) -> Failure {
+    Failure::error(format!("there can be no certificate for {}: {error}", names.join(", ")))
+}
+
+fn self_signed(args: SelfSigned) -> Result<(), Failure> {
+    let SelfSigned { names, directory, days, force } = args;
+    let params = parameters(&names, &[ExtendedKeyUsagePurpose::ServerAuth], days)?;
+    let key = KeyPair::generate().map_err(|e| refused(&names, &e))?;
+    let certificate = params.self_signed(&key).map_err(|e| refused(&names, &e))?;
 
     let at = |path: &Path| {
         let path = path.display().to_string();

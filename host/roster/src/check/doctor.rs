@@ -27,7 +27,10 @@ use guild_session::{
 use guild_web::{Granted, Internet};
 use jiff::Timestamp;
 
-use super::members::{Surveyed, survey_all};
+use super::{
+    cluster::look_at_cluster,
+    members::{Surveyed, survey_all},
+};
 use crate::{
     jobs::host_context::CANNOT_MANAGE,
     members::commissions,
@@ -111,6 +114,9 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     }
     if config.spend != Spend::default() {
         checks.push(Check::new(Kind::Spend, "[spend]", true, look_at_spend(&config)));
+    }
+    if let Some(options) = &config.cluster {
+        checks.extend(look_at_cluster(options, &config).await);
     }
     checks.push(Check::new(Kind::Auth, config.auth.bind, true, look_at_ingress(&config)));
     checks.extend(survey_failed);

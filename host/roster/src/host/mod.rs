@@ -14,11 +14,12 @@ use futures::future::join_all;
 use guild_agent::ReadRoots;
 use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
-use guild_contract::{Limits, MemberKey};
+use guild_contract::{Limits, MemberKey, host::cluster::ClusterView};
 use guild_fs::{clock::SystemClock, durable::open_directory};
 use guild_hall::{Hall, HallOptions, memory::Scopes};
 use guild_sandbox::Sandbox;
 use guild_session::queue::QueueLoad;
+use guild_telemetry::ClusterFigures;
 use guild_trust::{Approval, seal::Seals};
 use tokio::{
     sync::{Mutex, Semaphore, mpsc, oneshot, watch},
@@ -256,6 +257,8 @@ impl Host {
         if let Some(cluster) = &cluster {
             reconciling.spawn(cluster.clone().compact());
             reconciling.spawn(cluster.clone().follow(events.clone()));
+            let configured = opener.clone();
+            reconciling.spawn(cluster.clone().tell_settings(move || configured.context().config.clone()));
             cluster.caught_up().await;
             let opener = opener.clone();
             reconciling.spawn(cluster.clone().take_jobs(move || room(&opener)));
@@ -315,6 +318,22 @@ impl Host {
         Some(found.ok_or_else(|| {
             "no host of the cluster serves the hall now; attempts and meetings wait for a host with --hall".to_owned()
         }))
+    }
+
+    /// The state of the cluster that the host belongs to; none for a host on its own.
+    pub async fn cluster(&self) -> Option<ClusterView> {
+        let cluster = self.opener.context().cluster.clone()?;
+        Some(cluster.view().await)
+    }
+
+    /// Whether the host belongs to a cluster.
+    pub fn is_in_cluster(&self) -> bool {
+        self.opener.context().cluster.is_some()
+    }
+
+    /// The figures of the cluster that the host belongs to.
+    pub fn cluster_figures(&self) -> Option<ClusterFigures> {
+        self.opener.context().cluster.as_ref().map(|cluster| cluster.figures())
     }
 
     /// Whether the host may begin something: always, unless it is cut off from its cluster.

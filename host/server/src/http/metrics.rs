@@ -73,6 +73,7 @@ fn figures(host: &Host, reading: &Reading) -> Figures {
         members: members.collect(),
         queues: queues.collect(),
         subscribers: host.events().subscribers(),
+        cluster: host.cluster_figures(),
         spent_today: host.ingress().ledger().spent_today().ok(),
     }
 }

@@ -11,7 +11,7 @@ use guild_contract::{
     Limits, MemberKey,
     host::{
         ApproveMember, ApproveParams, Check, CheckHost, DoctorView, ForgetMemory, ForgetParams, LimitNow, LimitsView,
-        MemberDone, MemberParams, ReadAudit, ReadLimits, ReadMember,
+        MemberDone, MemberParams, ReadAudit, ReadCluster, ReadLimits, ReadMember,
     },
     operation as contract,
     rpc::RpcError,
@@ -28,6 +28,8 @@ use crate::{
 
 /// The bytes that a page of the audit log takes: as it is read, as lines, and as JSON.
 const AUDIT_BYTES: u64 = 4 * 1024 * 1024;
+/// The bytes that the state of a cluster takes, as JSON.
+const CLUSTER_BYTES: u64 = 1024 * 1024;
 /// The bytes that a member takes: as it is read, and as JSON.
 const MEMBER_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -69,6 +71,14 @@ pub(crate) static LIMITS: HostMethod = HostMethod::of::<ReadLimits>(|host, _, _,
     Box::pin(async move {
         let host = host.clone();
         blocking(move || Ok(to_json(&limits(&host)))).await
+    })
+});
+
+pub(crate) static CLUSTER: HostMethod = HostMethod::of::<ReadCluster>(|host, caller, _, _| {
+    Box::pin(async move {
+        caller.reserve(CLUSTER_BYTES).await?;
+        let none = || RpcError::invalid_params("the host is in no cluster: its guild.toml has no [cluster]");
+        Ok(to_json(&host.cluster().await.ok_or_else(none)?))
     })
 });
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::{Router, extract::RawQuery, http::StatusCode, response::Response, routing::get};
 use guild_contract::host::{
-    ApproveMember, ApproveParams, AuditParams, CheckHost, ForgetMemory, ForgetParams, NoParams, ReadAudit, ReadLimits,
+    ApproveMember, ApproveParams, AuditParams, CheckHost, ForgetMemory, ForgetParams, NoParams, ReadAudit, ReadCluster,
+    ReadLimits,
 };
 use guild_page::{
     HOST,
@@ -67,5 +68,9 @@ async fn collect(page: &PageRequest, query: &Form) -> Result<HostPage, Why> {
         true => Some(page.call::<CheckHost>(&server, &NoParams {}).await.map_err(|why| why.text)),
         false => None,
     };
-    Ok(HostPage { doctor, limits, filter, audit })
+    let cluster = match page.is_in_cluster() {
+        true => Some(page.call::<ReadCluster>(&server, &NoParams {}).await.map_err(|why| why.text)),
+        false => None,
+    };
+    Ok(HostPage { doctor, limits, filter, audit, cluster })
 }

@@ -92,6 +92,11 @@ impl PageRequest {
         Ok(Server::Host(self.host.clone()))
     }
 
+    /// Whether the host belongs to a cluster.
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.host.is_in_cluster()
+    }
+
     /// The server of a member's operations.
     pub(super) fn server(&self, key: &str) -> Result<Server, Why> {
         if !self.caller().is_for(key) {
