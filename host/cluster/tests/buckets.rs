@@ -21,7 +21,6 @@ use guild_cluster::{
 use guild_contract::{Limits, manifest::Scope};
 use guild_fs::clock::SystemClock;
 use guild_jobs::{MemoryStore, memory::shelf::NoteFiles};
-use serde_json::json;
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
 #[tokio::test]
@@ -134,7 +133,7 @@ async fn memory(memory: &Memory, directory: &TempDir) -> Arc<MemoryStore> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_starts_during_an_outage_has_its_notes_afterwards() {
     let (mut nats, link) = single().await;
-    let (here, at_a) = (Memory::start(link, "a", Handle::current()), TempDir::new(ambient_authority()).unwrap());
+    let (here, at_a) = (notes(link, "a"), TempDir::new(ambient_authority()).unwrap());
     nats.kill(0);
     let opened = memory(&here, &at_a);
     tokio::pin!(opened);
