@@ -1,6 +1,7 @@
 //! Callers that dispatch, cancel, delete and read at hosts of their choice, and a subscriber that goes from host to host.
 
 use std::{
+    collections::HashMap,
     io::{BufRead as _, BufReader, Write as _},
     sync::{
         Mutex,
@@ -57,11 +58,18 @@ pub(super) fn ask(slot: &Slot, method: &str, params: &Value) -> Answer {
     }
 }
 
+/// The message of the log that an event's id names: `LOG-N`, where each message has room for 1,024 events.
+fn message_of(id: &str) -> u64 {
+    id.rsplit_once('-').and_then(|(_, number)| number.parse::<u64>().ok()).map_or(0, |number| number / 1024)
+}
+
 /// The jobs that callers know.
 #[derive(Default)]
 struct Known {
     running: Vec<String>,
     ended: Vec<String>,
+    /// The last status of each job in a list of each host.
+    listed: HashMap<(&'static str, String), String>,
 }
 
 /// The callers of one run.
@@ -123,9 +131,12 @@ impl<'a> Callers<'a> {
     fn dispatch(&self, random: &mut Rng) {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let params = json!({"description": format!("errand {key}"), "task": task(key), "key": format!("errand-{key}")});
+        let mut first = None;
         for _ in 0..REPEATS {
             let slot = random.choice(&self.cluster.slots).unwrap();
-            let (span, answer) = self.recorder.span(slot.name, || ask(slot, "worker/dispatch", &params));
+            let (mut span, answer) = self.recorder.span(slot.name, || ask(slot, "worker/dispatch", &params));
+            // The first request may have made the job.
+            span.began = *first.get_or_insert(span.began);
             match answer {
                 Answer::Result(result) => {
                     let job = result["jobId"].as_str().unwrap().to_owned();
@@ -169,8 +180,12 @@ impl<'a> Callers<'a> {
         let (span, answer) = self.recorder.span(slot.name, || ask(slot, "worker/list", &json!({})));
         let Answer::Result(result) = answer else { return };
         for job in result["jobs"].as_array().into_iter().flatten() {
-            let id = job["jobId"].as_str().unwrap().to_owned();
-            self.seen(span.clone(), id, job["status"].as_str().map(str::to_owned));
+            let [id, status] = ["jobId", "status"].map(|key| job[key].as_str().unwrap().to_owned());
+            let last = self.known.lock().unwrap().listed.insert((slot.name, id.clone()), status.clone());
+            // Thousands of jobs that have ended are in each list.
+            if status == "running" || last.as_ref() != Some(&status) {
+                self.seen(span.clone(), id, Some(status));
+            }
         }
     }
 
@@ -197,7 +212,7 @@ impl<'a> Callers<'a> {
     /// Receives events, at one host after the other, with the id of the last event, until the callers are stopped and
     /// `is_done` says that all was told.
     pub(super) fn follow(&self, seed: u64, is_done: impl Fn() -> bool) {
-        let (mut random, mut last, mut time) = (Rng::with_seed(seed), String::new(), self.recorder.now());
+        let (mut random, mut last) = (Rng::with_seed(seed), String::new());
         while !is_done() {
             let slot = random.choice(&self.cluster.slots).unwrap();
             let Some(mut stream) = slot.connect() else {
@@ -219,8 +234,8 @@ impl<'a> Callers<'a> {
                     name.clone_into(&mut kind);
                 } else if let Some(data) = line.strip_prefix("data: ") {
                     let Ok(data) = serde_json::from_str::<Value>(data) else { continue };
-                    self.event(slot.name, &next, &kind, &data, time);
-                    (last, time, count) = (next.clone(), self.recorder.now(), count + 1);
+                    self.event(slot.name, &last, &next, &kind, &data);
+                    (last, count) = (next.clone(), count + 1);
                 }
                 if count >= EVENTS || is_done() {
                     break;
@@ -229,10 +244,11 @@ impl<'a> Callers<'a> {
         }
     }
 
-    fn event(&self, host: &str, id: &str, kind: &str, data: &Value, since: u64) {
+    /// Writes an event down. `last` is the id of the event before.
+    fn event(&self, host: &str, last: &str, id: &str, kind: &str, data: &Value) {
         let (at, host) = (self.recorder.now(), host.to_owned());
         if kind == "gap" {
-            self.recorder.add(Entry::Gap { since, at, host });
+            self.recorder.add(Entry::Gap { after: message_of(last), upto: message_of(id), host });
         } else if let Some(job) = data["jobId"].as_str() {
             let (id, kind, job) = (id.to_owned(), kind.to_owned(), job.to_owned());
             self.recorder.add(Entry::Event { at, host, id, kind, job });

@@ -309,13 +309,18 @@ fn events(entries: &[Entry]) -> Vec<String> {
             found.push(format!("(7) the events of {job} came as {kinds:?}"));
         }
     }
-    let (finals, ends) = (finals(entries), seen_ends(entries));
-    for (job, (_, began)) in dispatched(entries).into_iter().filter(|_| is_followed) {
+    let (finals, mut messages) = (finals(entries), BTreeMap::<&str, (u64, u64)>::new());
+    for entry in entries {
+        if let Entry::Logged { job, sequence, .. } = entry {
+            let (_, last) = messages.entry(job).or_insert((*sequence, *sequence));
+            *last = *sequence;
+        }
+    }
+    for job in dispatched(entries).into_keys().filter(|_| is_followed) {
         let told = kinds.get(job).map(Vec::as_slice).unwrap_or_default();
-        // A subscriber that was told of a gap may miss all events of the jobs that there were meanwhile. Its last event
-        // before may have come late.
-        let ended = ends.get(job).copied().unwrap_or(Millis::MAX);
-        let is_gap = |entry: &Entry| matches!(entry, Entry::Gap { since, at, .. } if *since <= ended.saturating_add(RECOVERY) && began <= *at);
+        // A subscriber that was told of a gap may miss the events of these messages.
+        let (first, last) = messages.get(job).copied().unwrap_or_default();
+        let is_gap = |entry: &Entry| matches!(entry, Entry::Gap { after, upto, .. } if *after < last && first <= *upto);
         if entries.iter().any(is_gap) {
             continue;
         }

@@ -37,7 +37,7 @@ pub(super) struct Answered {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub(super) enum Entry {
-    /// A dispatch was answered with a job.
+    /// A dispatch was answered with a job. The span begins with the first request, which may have been repeated.
     Dispatched { span: Span, key: u32, job: String },
     /// A cancel was asked for, and answered with this status, if at all.
     Cancelled { span: Span, job: String, status: Option<String> },
@@ -51,8 +51,8 @@ pub(super) enum Entry {
     Effect { at: Millis, key: u32, turn: usize },
     /// A subscriber, who goes from host to host with the id of its last event, received an event of a job.
     Event { at: Millis, host: String, id: String, kind: String, job: String },
-    /// The subscriber was told that it missed events, which may be any since its last one.
-    Gap { since: Millis, at: Millis, host: String },
+    /// The subscriber was told that it missed events: any of messages after one of the log, up to another.
+    Gap { after: u64, upto: u64, host: String },
     /// A fault lasted so long at these hosts.
     Faulted { kind: String, hosts: Vec<String>, began: Millis, ended: Millis },
     /// A job at the end of the run, as a host answered in a round: its status, its result, the contents of its artifacts.

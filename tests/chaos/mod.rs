@@ -224,12 +224,12 @@ fn logs(runtime: &Runtime, cluster: &Cluster, recorder: &Recorder) {
 /// Looks for processes of the hosts, and for files of jobs that are no more.
 fn leftovers(cluster: &Cluster, recorder: &Recorder) {
     for slot in &cluster.slots {
-        let home = slot.home.path(".");
-        let home = home.parent().unwrap().to_str().unwrap().to_owned();
+        let members = slot.home.path("members");
+        let home = format!("HOME={}\0", members.parent().unwrap().display());
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         for process in processes {
             let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-            if String::from_utf8_lossy(&environment).contains(&format!("HOME={home}")) {
+            if String::from_utf8_lossy(&environment).contains(&home) {
                 recorder.add(Entry::Left { what: format!("the process {:?} of {}", process.file_name(), slot.name) });
             }
         }

@@ -11,6 +11,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use guild_contract::text::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::{
@@ -25,6 +26,9 @@ const CHUNK: usize = 512 * 1024;
 const AT_ONCE: usize = 4;
 /// How long a write of a chunk is tried.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a chunk may be missing at a server that lags, and the pause before it is read again.
+const LAG: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(50);
 /// A blob of this age is written anew when it is needed again, so that a sweep of old blobs passes it over.
 const RENEWED_AFTER: Duration = Duration::from_secs(3600);
 /// Bytes of a blob, at most.
@@ -99,7 +103,7 @@ impl Blobs {
         Ok(blob)
     }
 
-    /// A content.
+    /// A content, for a chunk of which it waits for a moment.
     ///
     /// # Errors
     ///
@@ -109,7 +113,17 @@ impl Blobs {
         if blob.bytes > MAX_BYTES {
             return Err(damaged("larger than blobs can be"));
         }
-        let read = async |index| self.link.last(BLOBS, &blob.subject(index)).await;
+        // A server that lags may lack a chunk that others have.
+        let read = async |index| {
+            let begun = Instant::now();
+            loop {
+                let chunk = self.link.last(BLOBS, &blob.subject(index)).await?;
+                if chunk.is_some() || begun.elapsed() > LAG {
+                    return Ok::<_, StoreError>(chunk);
+                }
+                sleep(PAUSE).await;
+            }
+        };
         let mut chunks = stream::iter((0..blob.chunks()).map(read)).buffered(AT_ONCE);
         let mut content = Vec::new();
         while let Some(chunk) = chunks.try_next().await? {

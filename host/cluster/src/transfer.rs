@@ -78,7 +78,7 @@ impl Transfer {
         let mut members = BTreeMap::<MemberKey, Copied>::new();
         let mut jobs = Jobs::latest(self.link.clone());
         while let Some(seen) = jobs.next().await {
-            let job = self.logs.read(&seen.name).await?;
+            let job = self.logs.read_from(&seen.name, seen.sequence).await?;
             // A job that was deleted meanwhile is none.
             if matches!(job.standing.holder, Holder::Unborn | Holder::Gone) {
                 continue;

@@ -66,6 +66,15 @@ async fn a_job_is_read_at_least_up_to_what_is_known_of_it() {
 }
 
 #[tokio::test]
+async fn a_blob_that_a_server_lacks_for_a_moment_is_waited_for() {
+    let (_nats, link) = single().await;
+    let (blobs, content) = (Blobs::new(link), Bytes::from_static(b"late"));
+    let blob = Blob::of(&content);
+    let (got, put) = tokio::join!(blobs.get(&blob), blobs.put(content.clone()));
+    assert_eq!((got.unwrap(), put.unwrap()), (content.to_vec(), blob));
+}
+
+#[tokio::test]
 async fn a_job_has_one_birth() {
     let (_nats, link) = single().await;
     let (a, b) = (host(&link, "a"), host(&link, "b"));

@@ -228,6 +228,9 @@ mod tests {
             monitor = ["http://n1.example.org:8222"]
             credentials = "host-a.creds"
             ca = "nats-ca.pem"
+            silent_seconds = 60
+            stop_seconds = 40
+            queued_jobs = 1000
             key_file = "acme.key"
             host = "host-a"
             url = "https://host-a.example.org:7433"
