@@ -153,7 +153,7 @@ fn status_doctor_figures_and_page_show_a_cluster_and_the_differences_of_its_host
     }
 
     // A host that has left, and the jobs that another one goes on with.
-    a.stop();
+    stop_at_once(a);
     assert_eq!(b.at("endless").ended(&id)["status"], "failed");
     assert_eq!(state(&homes[1])["hosts"][0]["state"], "left");
     let figures = Endpoint::new(&b, "/metrics").send("GET", "").text();
