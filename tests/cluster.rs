@@ -402,8 +402,8 @@ fn a_backup_of_a_cluster_is_served_by_a_host_alone_and_goes_into_another_cluster
     let other = Nats::start(1);
     let homes = homes_with(&other, &with_model(&provider.url(), 4));
     let import = || homes[0].run(&["cluster", "import", "--members", members.to_str().unwrap()]);
-    assert!(stderr(&import()).contains("researcher: 1 jobs and 1 notes"), "{}", stderr(&import()));
-    assert!(stderr(&import()).contains("researcher: 0 jobs and 0 notes"));
+    assert!(stderr(&import()).contains("researcher: new in the cluster: jobs 1, notes 1"), "{}", stderr(&import()));
+    assert!(stderr(&import()).contains("researcher: new in the cluster: jobs 0, notes 0"));
     let [_, b] = serve(&homes);
     wait_for("the job to be known", || b.at("researcher").status(&id).ok());
     assert_eq!(b.at("researcher").status(&id).unwrap(), status);
@@ -425,10 +425,13 @@ fn a_dispatch_beyond_the_queue_is_refused_with_the_setting_to_change() {
         home.write("guild.toml", config + "queued_jobs = 1\n");
     }
     let [a, b] = serve(&homes);
-    // Each host has one place, and one job waits.
-    let ids = ["one", "two", "three"].map(|task| a.at("researcher").start(task));
+    // Each host has one place, and the third job waits.
+    let dispatch = |task: &str| a.at("researcher").dispatch(json!({"description": task, "task": task}));
+    let accepted = |task: &str| wait_for("the job to be accepted", || dispatch(task).ok());
+    let (one, two) = (accepted("one"), accepted("two"));
     runtime.block_on(provider.received(2));
-    let fourth = || a.at("researcher").dispatch(json!({"description": "four", "task": "four"}));
+    let ids = [one, two, accepted("three")];
+    let fourth = || dispatch("four");
     let refused = wait_for("the third job to wait", || fourth().err());
     assert_eq!(refused.code, -32000, "{}", refused.message);
     assert!(refused.message.contains("no more may by `queued_jobs` in [cluster]"));

@@ -336,6 +336,9 @@ pub(crate) enum Cluster {
 /// `guild cluster drain`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Example:
+  guild cluster drain --config /etc/guild/guild.toml
+
 The host accepts no more jobs, gives each job back at the end of its session's turn, and ends, after a minute at most. \
 The other hosts go on with its jobs. SIGTERM does the same.")]
 pub(crate) struct ClusterDrain {
@@ -396,6 +399,9 @@ pub(crate) struct ClusterPublish {
 
 /// `guild cluster withdraw`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  guild cluster withdraw researcher --credentials admin/nats.nk")]
 pub(crate) struct ClusterWithdraw {
     /// The member's key
     pub(crate) member: MemberKey,

@@ -3,6 +3,7 @@
 use std::{
     error::Error,
     fs,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::OnceLock,
     time::Duration,
@@ -12,7 +13,7 @@ use axum::{
     body::Body,
     extract::Request,
     http::{
-        HeaderMap, HeaderName, HeaderValue, StatusCode,
+        HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
         header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING},
     },
     response::{IntoResponse as _, Response},
@@ -62,6 +63,13 @@ impl Forwarder {
     async fn answer(&self, at: Result<(String, String), String>, request: Request) -> Result<Response, String> {
         let (host, url) = at?;
         let client = self.client.get_or_init(|| client(self.authority.as_deref())).as_ref().map_err(Clone::clone)?;
+        // The request has its caller's token.
+        if !is_private(&url) {
+            return Err(format!(
+                "the host {host} serves the hall at {url}, which is not encrypted; set `url` in [cluster] of its guild.toml \
+                 to an https:// address"
+            ));
+        }
         let (parts, body) = request.into_parts();
         if parts.headers.contains_key(FORWARDED) {
             return Err(format!("the host {host} serves the hall now, and not this one; ask again"));
@@ -85,6 +93,14 @@ impl Forwarder {
     }
 }
 
+/// Whether nobody else hears a request to this address: it is encrypted, or does not leave the machine.
+fn is_private(url: &str) -> bool {
+    let Ok(url) = url.parse::<Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    url.scheme_str() == Some("https") || is_loopback
+}
+
 /// The headers of a message without those of its connection.
 fn of_message(mut headers: HeaderMap) -> HeaderMap {
     for name in &OF_CONNECTION {
@@ -102,4 +118,25 @@ fn client(authority: Option<&Path>) -> Result<Client, String> {
         builder = certificates.into_iter().fold(builder, reqwest::ClientBuilder::add_root_certificate);
     }
     builder.build().map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_sent_to_another_machine_under_encryption_only() {
+        let addresses = [
+            ("https://a.example.org:7433", true),
+            ("http://127.0.0.1:7433/", true),
+            ("http://[::1]:7433", true),
+            ("http://localhost:7433", true),
+            ("http://10.0.0.5:7433", false),
+            ("http://localhost.example.org", false),
+            ("", false),
+        ];
+        for (address, expected) in addresses {
+            assert_eq!(is_private(address), expected, "{address}");
+        }
+    }
 }

@@ -162,7 +162,7 @@ async fn of_cluster(config: &Config) -> Result<TempDir, Failure> {
     let into = open_directory(dir.path()).and_then(|into| open_dir(&into, ".")).map_err(unreadable(dir.path()))?;
     let members = Transfer::new(link, CLIENT).export(&into).await.map_err(|e| Failure::error(e.to_string()))?;
     for (member, Copied { jobs, notes }) in members {
-        tell(format_args!("{member}: {jobs} jobs and {notes} notes of the cluster"));
+        tell(format_args!("{member}: of the cluster: jobs {jobs}, notes {notes}"));
     }
     Ok(dir)
 }

@@ -34,7 +34,7 @@ pub(super) async fn import(args: ClusterImport) -> Result<(), Failure> {
         let scratch = TempDir::with_prefix("guild-import-").map_err(io)?;
         let into = open_directory(scratch.path()).and_then(|dir| open_dir(&dir, ".")).map_err(io)?;
         let Copied { jobs, notes } = transfer.import(&member.key, &member.dir, &into).await.map_err(failed)?;
-        tell(format_args!("{}: {jobs} jobs and {notes} notes are new in the cluster", member.key));
+        tell(format_args!("{}: new in the cluster: jobs {jobs}, notes {notes}", member.key));
     }
     if has_failed { Err(Failure::error("not every member was imported")) } else { Ok(()) }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use bytes::Bytes;
-use guild_cluster::buckets::members::Members;
+use guild_cluster::{buckets::members::Members, error::StoreError};
 use guild_config::Config;
 use guild_registry::MemberFiles;
 use guild_roster::discovery::granted::Granted;
@@ -37,7 +37,7 @@ pub(super) async fn publish(args: ClusterPublish) -> Result<(), Failure> {
     let files: BTreeMap<String, Bytes> = files.files().map(named).collect();
     let (count, bytes) = (files.len(), files.values().map(Bytes::len).sum::<usize>());
     let members = members(&config, args.credentials).await?;
-    members.publish(&key, files).await.map_err(failed)?;
+    members.publish(&key, files).await.map_err(unpublished)?;
     tell(format_args!("published {key}: {count} files, {bytes} bytes; each host puts it in place now"));
     Ok(())
 }
@@ -46,9 +46,20 @@ pub(super) async fn publish(args: ClusterPublish) -> Result<(), Failure> {
 pub(super) async fn withdraw(args: ClusterWithdraw) -> Result<(), Failure> {
     let config = local::config(&args.policy)?;
     let members = members(&config, args.credentials).await?;
-    members.withdraw(&args.member).await.map_err(failed)?;
+    members.withdraw(&args.member).await.map_err(unpublished)?;
     tell(format_args!("withdrew {}: each host removes the files that were published", args.member));
     Ok(())
+}
+
+/// The error of a publication.
+fn unpublished(error: StoreError) -> Failure {
+    match error {
+        StoreError::Denied(why) => Failure::error(format!(
+            "NATS denies this: {why}; members are published with the administrator's credentials, which `guild cluster \
+             init` wrote to admin/nats.nk: name them with --credentials"
+        )),
+        other => failed(other),
+    }
 }
 
 /// The published members of the cluster of a configuration.

@@ -18,7 +18,7 @@ pub(super) async fn sweep(args: ClusterSweep) -> Result<(), Failure> {
     let (link, key) = connect(&config, args.credentials, CLIENT).await?;
     let logs = Logs::new(link.clone(), Owner::new(CLIENT), PATIENCE);
     let Swept { compacted, named, new, removed } = remove(&link, &logs, &key, OLD).await.map_err(failed)?;
-    tell(format_args!("{compacted} logs of ended jobs were replaced by one message each"));
-    tell(format_args!("{removed} blobs were removed; {named} are needed, and {new} are less than a day old"));
+    tell(format_args!("logs of ended jobs that were replaced by one message: {compacted}"));
+    tell(format_args!("blobs removed: {removed}; needed: {named}; less than a day old: {new}"));
     Ok(())
 }
