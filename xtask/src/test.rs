@@ -1,6 +1,6 @@
 //! `cargo xtask test`: runs all checks that a change must pass.
 
-use std::{env, ffi::OsString, fs, process::Stdio};
+use std::{env, ffi::OsString, fs, num::NonZero, process::Stdio, thread::available_parallelism};
 
 use crate::{
     bindings, chaos, claude, clients, deny, guests, modules, nats,
@@ -79,7 +79,9 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>, all: bool) -> Result<(), S
     steps.take("dependencies", deny::check)?;
     steps.take("tests", || {
         let mut tests = cargo();
-        tests.args(["nextest", "run", "--workspace", "-E", &possible()]);
+        // Many tests wait for a child process or a clock, so one more than there are cores takes less time.
+        let threads = available_parallelism().map_or(1, NonZero::get) + 1;
+        tests.args(["nextest", "run", "--workspace", "--test-threads", &threads.to_string(), "-E", &possible()]);
         tests.envs(all.then_some((chaos::FAULTS, FAULTS)));
         let (ended, end) = run_keeping_end(&mut tests, "Summary [");
         *summary = end;

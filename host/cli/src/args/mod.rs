@@ -239,7 +239,7 @@ mod tests {
 
     /// Commands without output for scripts: they serve, create, end or remove something, or print a text in a single
     /// format.
-    const WITHOUT_JSON: [&str; 31] = [
+    const WITHOUT_JSON: [&str; 36] = [
         "new",
         "build",
         "dev",

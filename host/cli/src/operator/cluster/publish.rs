@@ -55,7 +55,7 @@ pub(super) async fn withdraw(args: ClusterWithdraw) -> Result<(), Failure> {
 fn unpublished(error: StoreError) -> Failure {
     match error {
         StoreError::Denied(why) => Failure::error(format!(
-            "NATS denies this: {why}; members are published with the administrator's credentials, which `guild cluster \
+            "NATS denies this host: {why}; members are published with the administrator's credentials, which `guild cluster \
              init` wrote to admin/nats.nk: name them with --credentials"
         )),
         other => failed(other),
