@@ -311,8 +311,10 @@ fn events(entries: &[Entry]) -> Vec<String> {
     }
     let (finals, mut messages) = (finals(entries), BTreeMap::<&str, (u64, u64)>::new());
     for entry in entries {
-        if let Entry::Logged { job, sequence, .. } = entry {
-            let (_, last) = messages.entry(job).or_insert((*sequence, *sequence));
+        if let Entry::Logged { job, sequence, is_rollup, .. } = entry {
+            // The messages before one that replaced the log are not known any more.
+            let first = if *is_rollup { 0 } else { *sequence };
+            let (_, last) = messages.entry(job).or_insert((first, *sequence));
             *last = *sequence;
         }
     }

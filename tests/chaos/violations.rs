@@ -287,6 +287,21 @@ fn events_that_are_lost_repeated_or_out_of_order_are_found() {
         },
         "(7) the event job-ended of j1 is lost",
     );
+    // Where a message has replaced the log, an earlier gap may have covered the beginning of the job.
+    let replaced = |history: &mut Vec<Entry>| {
+        history.retain(|entry| !matches!(entry, Entry::Logged { sequence: ..9, .. }));
+        history.iter_mut().for_each(|entry| {
+            if let Entry::Logged { is_rollup, .. } = entry {
+                *is_rollup = true;
+            }
+        });
+        history.retain(|entry| !is_event(entry, "job-started"));
+    };
+    allows(|history| {
+        replaced(history);
+        history.push(Entry::Gap { after: 1, upto: 3, host: "b".to_owned() });
+    });
+    finds(replaced, "(7) the event job-started of j1 is lost");
 }
 
 #[test]
