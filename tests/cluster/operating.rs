@@ -224,11 +224,19 @@ fn a_host_with_another_key_is_refused_and_named() {
     let nats = Nats::start(1);
     let homes = homes(&nats);
     let a = homes[0].serve_roster(&[]);
+    let config = fs::read_to_string(homes[1].path("guild.toml")).unwrap();
+    let refused = || {
+        let output = homes[1].run(&["serve", "--port", "0", "--members", homes[1].path("members").to_str().unwrap()]);
+        assert!(!output.status.success());
+        let said = stderr(&output);
+        assert!(said.contains("the hosts a of this cluster have another key") && said.contains("copy both"), "{said}");
+    };
+    // Another cluster of the same key, at the same servers.
+    homes[1].write("guild.toml", config.replace("name = \"acme\"", "name = \"beta\""));
+    refused();
+    homes[1].write("guild.toml", config);
     homes[1].write("acme.key", format!("{}\n", "5".repeat(64)));
-    let output = homes[1].run(&["serve", "--port", "0", "--members", homes[1].path("members").to_str().unwrap()]);
-    assert!(!output.status.success());
-    let said = stderr(&output);
-    assert!(said.contains("the hosts a of this cluster have another key") && said.contains("copy the file"), "{said}");
+    refused();
     assert_eq!(state(&homes[1])["unsealed"], json!(["a"]));
     let found = checks(&homes[1]);
     assert!(found["hosts"].1.contains("not sealed with this host's key"), "{found:?}");

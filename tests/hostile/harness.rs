@@ -229,7 +229,7 @@ impl Hostile {
         let mut options = vec!["--config", config.to_str().unwrap()];
         options.extend(self.options.iter().map(String::as_str));
         home.set("GUILD_CONFIG", config.to_str().unwrap());
-        // What is measured is what a host holds: without these, glibc keeps large blocks that were given back, up to 26 MiB
+        // The memory that is measured has to be the host's: without these, glibc keeps large blocks that were given back, up to 26 MiB
         // of them by chance, and for each thread that read a large manifest 7 MiB of small ones.
         home.set("MALLOC_MMAP_THRESHOLD_", "131072");
         home.set("MALLOC_ARENA_MAX", "1");

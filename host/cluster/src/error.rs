@@ -49,9 +49,10 @@ pub enum StoreError {
     /// Another host serves the hall.
     #[error("the host {0} serves the hall of this cluster; start this one without --hall, or stop that one first")]
     HallServed(String),
-    /// The hosts of this cluster have another key.
+    /// The hosts at these servers have another key, or another name of the cluster.
     #[error(
-        "the hosts {0} of this cluster have another key than this one; copy the file of the key from one of them, or, if the \
+        "the hosts {0} of this cluster have another key, or another `name` in [cluster], than this one; copy both from one of \
+         them, or give this cluster servers or an account of its own; if the \
          key was replaced at all hosts, remove their cards with `nats stream purge KV_guild_hosts`"
     )]
     OtherKey(String),

@@ -196,6 +196,7 @@ impl Ledger for MemberJobs {
         let decided = self.logs.decide(&name, self.tail(job), decide);
         let (before, is_stored) = wait(&self.runtime, decided).map_err(unavailable)?;
         let head = head_of(&before)?;
+        // The sequence of the append is at least the next one.
         self.note_tail(job, before.tail + u64::from(is_stored));
         Ok((head, is_stored))
     }

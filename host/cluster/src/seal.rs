@@ -21,6 +21,13 @@ impl Key {
         Self(bytes)
     }
 
+    /// The key of the cluster with this name: hosts of another name do not believe its seals, though their bytes are the
+    /// same.
+    pub fn of_cluster(name: &str, bytes: [u8; KEY_BYTES]) -> Self {
+        let derived = Self(bytes).mac("cluster", name, &[]).map(|mac| mac.finalize().into_bytes().into());
+        Self(derived.unwrap_or(bytes))
+    }
+
     /// A digest of a setting, by which holders of the key compare it, and which tells others nothing.
     pub fn digest(&self, name: &str, content: &[u8]) -> String {
         self.seal("setting", name, content).chars().take(DIGEST_DIGITS).collect()
@@ -90,6 +97,9 @@ mod tests {
             assert!(!key.is_sealed(kind, name, content.as_bytes(), &seal), "{kind} {name} {content}");
         }
         assert!(!Key::new([2; 32]).is_sealed("host", "a", b"card", &seal));
+        let [one, same, other] = ["acme", "acme", "beta"].map(|name| Key::of_cluster(name, [1; 32]));
+        let seal = one.seal("host", "a", b"card");
+        assert!(same.is_sealed("host", "a", b"card", &seal) && !other.is_sealed("host", "a", b"card", &seal));
         for broken in ["", "0", "zz", "é", &format!("{seal}00")] {
             assert!(!key.is_sealed("host", "a", b"card", broken), "{broken}");
         }

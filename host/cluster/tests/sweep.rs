@@ -1,4 +1,4 @@
-//! What a sweep removes, and what it leaves.
+//! A sweep removes what nothing names, and leaves the rest.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;

@@ -50,7 +50,8 @@ pub(crate) struct WrittenCluster {
     key_file: Option<Spanned<PathBuf>>,
     /// The name of this host in the cluster, which no other host has. Without this key, it is the name of the machine.
     host: Option<Spanned<String>>,
-    /// The address at which the other hosts reach this one.
+    /// The address at which the other hosts reach this one: `https://HOST:PORT`, or `http://HOST:PORT` at a loopback
+    /// address.
     url: Option<Spanned<String>>,
     /// The seconds for which this host has to be silent before the others take its jobs over, at least 25: elections of
     /// NATS silence a host that is well for up to 12. Default: `30`.
@@ -152,7 +153,7 @@ impl WrittenCluster {
             ca: cluster.ca.map(|path| base.join(path)),
             key,
             host,
-            url: cluster.url.as_ref().map(|at| http("url", at)).transpose()?,
+            url: cluster.url.as_ref().map(own_url).transpose()?,
             silent: Duration::from_secs(silent),
             stop: Duration::from_secs(stop),
             queued_jobs: cluster.queued_jobs.map_or(QUEUED_JOBS, |jobs| jobs.get() as usize),
@@ -213,6 +214,17 @@ fn server(written: &Spanned<String>) -> Result<Url, Wrong> {
     }
 }
 
+/// `cluster.url`: encrypted, unless it is a loopback address, since callers' tokens are passed on to it.
+fn own_url(written: &Spanned<String>) -> Result<Url, Wrong> {
+    let url = http("url", written)?;
+    if url.scheme() == "https" || is_loopback(&url) {
+        return Ok(url);
+    }
+    let why =
+        format!("cluster.url: {:?} must begin with https:// (http:// is for loopback addresses)", written.get_ref());
+    Err(Wrong::at(written.span(), why))
+}
+
 /// An address of HTTP under the key `key`.
 fn http(key: &str, written: &Spanned<String>) -> Result<Url, Wrong> {
     let wrong = |why: &str| Wrong::at(written.span(), format!("cluster.{key}: {:?} {why}", written.get_ref()));
@@ -224,7 +236,7 @@ fn http(key: &str, written: &Spanned<String>) -> Result<Url, Wrong> {
 }
 
 /// Whether a URL is at this machine. A URL of a scheme that browsers do not know has its host as a text.
-fn is_loopback(url: &Url) -> bool {
+pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -27,7 +27,7 @@ pub use agents::{
     spend::Spend,
 };
 pub use auth::{AuthConfig, TlsFiles};
-pub use cluster::{CLUSTER_KEY_BYTES, ClusterOptions, check_cluster_name};
+pub use cluster::{CLUSTER_KEY_BYTES, ClusterOptions, check_cluster_name, is_loopback};
 pub use config::{
     Config, ConfigError, ReadRoot, VARIABLE,
     changes::{Change, changes},

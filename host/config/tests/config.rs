@@ -545,6 +545,7 @@ fn a_mistake_in_a_cluster_names_its_key() {
         ("key_file = \"acme.key\"", "key = \"00\"", "must not contain a key"),
         ("host = \"host-a\"", "host = \"a.b\"", "cluster.host: \"a.b\" has to be"),
         ("https://host-a.example.org:7433", "host-a:7433", "cluster.url"),
+        ("https://host-a.example.org:7433", "http://host-a.example.org:7433", "must begin with https://"),
         ("host = \"host-a\"", "silent_seconds = 24", "cluster.silent_seconds: 24 has to be at least 25"),
         ("host = \"host-a\"", "stop_seconds = 14", "cluster.stop_seconds: 14 has to be at least 15"),
         ("host = \"host-a\"", "queued_jobs = 0", "cluster.queued_jobs"),

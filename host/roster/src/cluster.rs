@@ -51,7 +51,7 @@ use tokio::{
 };
 
 use crate::{
-    cluster_view::{roots, servers, settings, view},
+    cluster_view::{roots, seal_key, servers, settings, view},
     events::Hub,
 };
 
@@ -139,11 +139,12 @@ impl Cluster {
         let url = options.url.as_ref().map_or(url, |url| url.as_str().to_owned());
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let roots = roots(config);
-        let settings = settings(config, &Key::new(key), &roots);
+        let sealed_by = seal_key(options)?;
+        let settings = settings(config, &sealed_by, &roots);
         let card = Card { url, version, roots, settings, ..Card::default() };
         let (identity, runtime) = (Identity { owner, directory }, Handle::current());
         let times = Times { silent: options.silent, stop: options.stop, ..Times::default() };
-        let joined = Presence::join(link.clone(), Key::new(key), identity, card, times, &runtime);
+        let joined = Presence::join(link.clone(), sealed_by, identity, card, times, &runtime);
         let presence = Arc::new(joined.await.map_err(|e| e.to_string())?);
         let lives = presence.clone();
         let is_over = Arc::new(move |owner: &Owner| lives.is_over(owner));
@@ -174,6 +175,11 @@ impl Cluster {
     /// The beginning of the ids of events.
     pub(crate) fn log_id(&self) -> &str {
         &self.log_id
+    }
+
+    /// The key of what this host seals for others.
+    fn seal_key(&self) -> Key {
+        Key::of_cluster(&self.name, self.key)
     }
 
     /// The seals of jobs, which are the same at each host.
@@ -463,7 +469,7 @@ impl Cluster {
     /// Keeps the card's roots and settings those of the configuration and of the files beside it, as long as the host
     /// runs.
     pub(crate) async fn tell_settings(self: Arc<Self>, config: impl Fn() -> Arc<Config> + Send + Sync + 'static) {
-        let (key, config) = (Key::new(self.key), Arc::new(config));
+        let (key, config) = (self.seal_key(), Arc::new(config));
         loop {
             sleep(TELL).await;
             let (key, config) = (key.clone(), config.clone());

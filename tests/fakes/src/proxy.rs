@@ -13,7 +13,7 @@ use tokio::{
 /// Bytes that are forwarded at once.
 const BUFFER: usize = 64 * 1024;
 
-/// What a [`Proxy`] does with the bytes of its connections, present and new.
+/// The treatment of the bytes of a [`Proxy`]'s connections, present and new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// All bytes are forwarded.

@@ -27,7 +27,7 @@ const READY: Duration = Duration::from_secs(60);
 const ENDED: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What the handbook says, and about what the ten tasks ask.
+/// The sentences of the handbook, each with the subject of one of the ten tasks.
 const PASSAGES: [(&str, &str); 10] = [
     ("lantern", "The lantern of the lighthouse is lit at dusk, and its clock is wound twice a night."),
     ("mole", "The mole shelters the harbour from the west, and was raised by two feet after the flood."),

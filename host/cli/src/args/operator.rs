@@ -372,6 +372,13 @@ or more. Run it once a day. Hosts may remove nothing, so it needs the administra
 pub(crate) struct ClusterSweep {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) administrator: Administrator,
+}
+
+/// The administrator of a cluster.
+#[derive(Debug, Args)]
+pub(crate) struct Administrator {
     /// The administrator's credentials at NATS, in place of those in guild.toml
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) credentials: Option<PathBuf>,
@@ -392,9 +399,8 @@ pub(crate) struct ClusterPublish {
     pub(crate) member: String,
     #[command(flatten)]
     pub(crate) local: LocalArgs,
-    /// The administrator's credentials at NATS, in place of those in guild.toml
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) credentials: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) administrator: Administrator,
 }
 
 /// `guild cluster withdraw`.
@@ -407,9 +413,8 @@ pub(crate) struct ClusterWithdraw {
     pub(crate) member: MemberKey,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
-    /// The administrator's credentials at NATS, in place of those in guild.toml
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) credentials: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) administrator: Administrator,
 }
 
 /// `guild cluster status`.

@@ -21,6 +21,7 @@ use guild_cluster::{
 use guild_config::Config;
 use guild_contract::text::hex;
 use guild_fs::durable::{Survives, Write, open_dir, open_directory, replace_as};
+use guild_roster::cluster_view::{seal_key, servers};
 
 use crate::{
     args::operator::{Cluster, ClusterInit},
@@ -85,17 +86,13 @@ pub(super) async fn connect(
     client: &'static str,
 ) -> Result<(Link, Key), Failure> {
     let cluster = config.cluster.as_ref().ok_or_else(|| Failure::error("guild.toml has no [cluster]"))?;
-    let key = cluster.read_key().map_err(Failure::error)?;
+    let key = seal_key(cluster).map_err(Failure::error)?;
+    let own = servers(cluster);
     // Who has a host's credentials may hear the answers to that host only.
-    let host = if credentials.is_some() { client.to_owned() } else { cluster.host.clone() };
-    let options = Options {
-        servers: cluster.servers.iter().map(|url| url.as_str().to_owned()).collect(),
-        host,
-        credentials: credentials.or_else(|| cluster.credentials.clone()),
-        authority: cluster.ca.clone(),
-    };
+    let host = if credentials.is_some() { client.to_owned() } else { own.host.clone() };
+    let options = Options { host, credentials: credentials.or_else(|| own.credentials.clone()), ..own };
     let link = Link::connect(&options).await.map_err(failed)?;
-    Ok((link, Key::new(key)))
+    Ok((link, key))
 }
 
 fn failed(error: StoreError) -> Failure {

@@ -13,7 +13,7 @@ use guild_contract::host::{
 };
 use jiff::Timestamp;
 
-use crate::cluster_view::{differences, host_view, roots, servers, settings, stream_view};
+use crate::cluster_view::{differences, host_view, roots, seal_key, servers, settings, stream_view};
 
 /// The difference of two clocks that is reported, in milliseconds.
 const CLOCK_MILLISECONDS: u64 = 2000;
@@ -32,7 +32,7 @@ pub(super) async fn look_at_cluster(options: &ClusterOptions, config: &Config) -
         let said = |server: Server| format!("{} is NATS {}; writes are on its disk", server.name, server.version);
         checks.push(Check::new(Kind::Cluster, monitor, true, found.map(said).map_err(|e| e.to_string())));
     }
-    let key = options.read_key().map(Key::new);
+    let key = seal_key(options);
     checks.push(Check::new(Kind::Cluster, "key", true, key.clone().map(|_| format!("{} has one", options.key))));
     let link = Link::connect(&servers(options)).await.map_err(|e| e.to_string());
     let said = |link: &Link| format!("connected to {} as {}", link.server(), options.host);

@@ -11,7 +11,6 @@ use cap_std::fs::Dir;
 use guild_cluster::{
     blobs::Blob,
     buckets::members::{Change, Members, Publications, Published},
-    seal::Key,
 };
 use guild_config::Config;
 use guild_contract::MemberKey;
@@ -54,7 +53,7 @@ impl Cluster {
     ///
     /// Returns an error when the directory cannot be read.
     pub(crate) fn published(&self, directory: &Path) -> io::Result<PublishedMembers> {
-        let members = Members::new(self.link.clone(), Key::new(self.key));
+        let members = Members::new(self.link.clone(), self.seal_key());
         let (directory, staging) = (directory.canonicalize()?, self.directory.join(STAGING));
         let own = open_directory(&self.directory).and_then(|dir| open_dir(&dir, "."))?;
         Ok(PublishedMembers { publications: members.follow(), places: Places { members, own, directory, staging } })

@@ -32,7 +32,7 @@ const MISSED: u32 = 3;
 ///
 /// Returns a sentence that says what to do when the cluster's key or the servers cannot be read.
 pub async fn read(options: &ClusterOptions) -> Result<ClusterView, String> {
-    let key = Key::new(options.read_key()?);
+    let key = seal_key(options)?;
     let link = Link::connect(&servers(options)).await.map_err(|e| e.to_string())?;
     let queue = Queue::default();
     let (mut jobs, nobody) = (Jobs::latest(link.clone()), Owner::new(""));
@@ -145,13 +145,22 @@ pub(crate) fn differences(hosts: &[HostSeen]) -> Vec<ClusterDifference> {
 }
 
 /// How to reach the servers as the host of these options.
-pub(crate) fn servers(options: &ClusterOptions) -> Options {
+pub fn servers(options: &ClusterOptions) -> Options {
     Options {
         servers: options.servers.iter().map(|url| url.as_str().to_owned()).collect(),
         host: options.host.clone(),
         credentials: options.credentials.clone(),
         authority: options.ca.clone(),
     }
+}
+
+/// The key with which the hosts of a cluster seal what they write.
+///
+/// # Errors
+///
+/// Returns a sentence that says what to do when the cluster's key cannot be read.
+pub fn seal_key(options: &ClusterOptions) -> Result<Key, String> {
+    Ok(Key::of_cluster(&options.name, options.read_key()?))
 }
 
 #[cfg(test)]

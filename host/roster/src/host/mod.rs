@@ -521,7 +521,7 @@ fn warn_of_roots(roots: &ReadRoots) {
     }
 }
 
-/// What the host can carry out now, for the other hosts of its cluster.
+/// The jobs that the host can carry out now, for the other hosts of its cluster.
 fn room(opener: &Opener) -> Room {
     let context = opener.context();
     let most = u32::try_from(context.permits.available_permits()).unwrap_or(u32::MAX);

@@ -3,7 +3,6 @@
 use std::{
     error::Error,
     fs,
-    net::IpAddr,
     path::{Path, PathBuf},
     sync::OnceLock,
     time::Duration,
@@ -13,14 +12,15 @@ use axum::{
     body::Body,
     extract::Request,
     http::{
-        HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
+        HeaderMap, HeaderName, HeaderValue, StatusCode,
         header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING},
     },
     response::{IntoResponse as _, Response},
 };
+use guild_config::is_loopback;
 use guild_contract::{rpc::RpcError, text::one_line};
 use guild_roster::host::Host;
-use reqwest::{Certificate, Client, redirect};
+use reqwest::{Certificate, Client, Url, redirect};
 
 use crate::declined::{Declined, Shape};
 
@@ -95,10 +95,7 @@ impl Forwarder {
 
 /// Whether nobody else hears a request to this address: it is encrypted, or does not leave the machine.
 fn is_private(url: &str) -> bool {
-    let Ok(url) = url.parse::<Uri>() else { return false };
-    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    url.scheme_str() == Some("https") || is_loopback
+    url.parse::<Url>().is_ok_and(|url| url.scheme() == "https" || is_loopback(&url))
 }
 
 /// The headers of a message without those of its connection.

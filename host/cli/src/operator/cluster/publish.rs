@@ -36,7 +36,7 @@ pub(super) async fn publish(args: ClusterPublish) -> Result<(), Failure> {
     let named = |(_, name, bytes): (_, String, &[u8])| (name, Bytes::copy_from_slice(bytes));
     let files: BTreeMap<String, Bytes> = files.files().map(named).collect();
     let (count, bytes) = (files.len(), files.values().map(Bytes::len).sum::<usize>());
-    let members = members(&config, args.credentials).await?;
+    let members = members(&config, args.administrator.credentials).await?;
     members.publish(&key, files).await.map_err(unpublished)?;
     tell(format_args!("published {key}: {count} files, {bytes} bytes; each host puts it in place now"));
     Ok(())
@@ -45,7 +45,7 @@ pub(super) async fn publish(args: ClusterPublish) -> Result<(), Failure> {
 /// `guild cluster withdraw`.
 pub(super) async fn withdraw(args: ClusterWithdraw) -> Result<(), Failure> {
     let config = local::config(&args.policy)?;
-    let members = members(&config, args.credentials).await?;
+    let members = members(&config, args.administrator.credentials).await?;
     members.withdraw(&args.member).await.map_err(unpublished)?;
     tell(format_args!("withdrew {}: each host removes the files that were published", args.member));
     Ok(())

@@ -15,7 +15,7 @@ const CLIENT: &str = "guild-cluster-sweep";
 /// `guild cluster sweep`.
 pub(super) async fn sweep(args: ClusterSweep) -> Result<(), Failure> {
     let config = local::config(&args.policy)?;
-    let (link, key) = connect(&config, args.credentials, CLIENT).await?;
+    let (link, key) = connect(&config, args.administrator.credentials, CLIENT).await?;
     let logs = Logs::new(link.clone(), Owner::new(CLIENT), PATIENCE);
     let Swept { compacted, named, new, removed } = remove(&link, &logs, &key, OLD).await.map_err(failed)?;
     tell(format_args!("logs of ended jobs that were replaced by one message: {compacted}"));
