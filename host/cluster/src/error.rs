@@ -20,6 +20,12 @@ pub enum StoreError {
         /// The server's reason.
         reason: String,
     },
+    /// The servers do not make a stream of this size at so many servers.
+    #[error(
+        "NATS refuses: {0}; name smaller sizes with --log-gib and --blob-gib, or as many --replicas as there are servers at \
+         most, or give the servers more room (`max_file` in nats.conf)"
+    )]
+    NoRoom(String),
     /// A stream is missing.
     #[error("the stream {0} is missing at NATS; make the streams with `guild cluster init`")]
     Missing(&'static str),

@@ -12,7 +12,10 @@ use std::{
 use async_nats::{
     Client, ConnectOptions, Event, HeaderMap, HeaderValue, Request, RequestErrorKind, ServerError as FromServer,
     StatusCode, header,
-    jetstream::{self, Context, context::GetStreamErrorKind},
+    jetstream::{
+        self, Context,
+        context::{CreateStreamErrorKind, GetStreamErrorKind},
+    },
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, executor::block_on};
@@ -258,7 +261,14 @@ impl Link {
                 }
                 // A cluster that has just started has no leader yet.
                 if begun.elapsed() > CONNECT {
-                    return Err(StoreError::Unreachable(format!("cannot make the stream {}: {e}", config.name)));
+                    let why = format!("the stream {} cannot be made: {e}", config.name);
+                    return Err(match e.kind() {
+                        CreateStreamErrorKind::JetStream(_) => StoreError::NoRoom(format!(
+                            "{why} ({} bytes at {} servers)",
+                            config.max_bytes, config.num_replicas
+                        )),
+                        _ => StoreError::Unreachable(why),
+                    });
                 }
                 sleep(pause).await;
                 pause = PAUSES.1.min(pause * 2);

@@ -37,6 +37,20 @@ async fn a_stream_of_another_shape_is_named_with_its_setting_and_the_remedy() {
 }
 
 #[tokio::test]
+async fn a_size_for_which_there_is_no_room_and_too_many_servers_are_refused_with_the_options_to_change() {
+    let nats = tokio::task::spawn_blocking(|| Nats::start(1)).await.unwrap();
+    let link = connect(&nats, "a").await;
+    let usual = Capacity { replicas: 1, log_bytes: -1, blob_bytes: -1, other_bytes: -1 };
+    for wrong in [Capacity { log_bytes: 1 << 50, ..usual }, Capacity { replicas: 3, ..usual }] {
+        let error = link.create_streams(&wrong).await.unwrap_err().to_string();
+        for part in ["guild_log", "--log-gib", "--replicas"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    link.create_streams(&usual).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_server_before_the_first_version_that_is_known_to_work_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let monitor = format!("http://{}", listener.local_addr().unwrap());

@@ -442,7 +442,8 @@ Examples:
   guild cluster init ./acme --name acme --nodes n1,n2,n3 --hosts a,b,c
   guild cluster init --servers tls://n1:4222,tls://n2:4222 --credentials acme/admin/nats.nk --ca acme/admin/ca.pem --key \
 acme/admin/cluster.key
-  guild cluster init --servers nats://127.0.0.1:4222 --replicas 1 --key ./acme.key      (one server, to try it)
+  guild cluster init --servers nats://127.0.0.1:4222 --replicas 1 --log-gib 1 --blob-gib 1 --key ./acme.key
+                                                                                        (one server, to try it)
 
 With a directory, the command writes into it nodes/NODE with nats.conf and certificates for each NATS server, hosts/HOST \
 with the credentials and the [cluster] of guild.toml for each host, and admin with the administrator's credentials, \
