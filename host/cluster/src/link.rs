@@ -259,6 +259,12 @@ impl Link {
                 if let Some(denied) = self.denials.take(&format!("$JS.API.STREAM.CREATE.{}", config.name)) {
                     return Err(denied);
                 }
+                // A stream that is there stays, whatever its size.
+                if matches!(e.kind(), CreateStreamErrorKind::JetStream(error)
+                    if error.error_code() == jetstream::ErrorCode::STREAM_NAME_EXIST)
+                {
+                    break;
+                }
                 // A cluster that has just started has no leader yet.
                 if begun.elapsed() > CONNECT {
                     let why = format!("the stream {} cannot be made: {e}", config.name);

@@ -48,6 +48,8 @@ async fn a_size_for_which_there_is_no_room_and_too_many_servers_are_refused_with
         }
     }
     link.create_streams(&usual).await.unwrap();
+    // A stream that was made with another size is there, and stays.
+    link.create_streams(&Capacity { log_bytes: 1 << 30, ..usual }).await.unwrap();
 }
 
 #[tokio::test]
