@@ -38,8 +38,8 @@ fn homes_with(nats: &Nats, settings: &str) -> [Home; 2] {
 
 /// Makes the streams, and the cluster's key in a home.
 fn init(nats: &Nats, home: &Home, key: &str) {
-    let (servers, key) = (nats.urls().join(","), home.path(key));
-    let init = ["cluster", "init", "--servers", &servers, "--replicas", "1", "--log-gib", "1", "--blob-gib", "1"];
+    let (servers, key, replicas) = (nats.urls().join(","), home.path(key), nats.urls().len().to_string());
+    let init = ["cluster", "init", "--servers", &servers, "--replicas", &replicas, "--log-gib", "1", "--blob-gib", "1"];
     let made = home.run(&[&init[..], &["--key", key.to_str().unwrap()]].concat());
     assert!(made.status.success(), "{}", stderr(&made));
 }
@@ -255,6 +255,28 @@ fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
 }
 
 #[test]
+fn a_request_sees_at_once_what_another_host_has_answered() {
+    // A server that follows may lag behind the one that acknowledged.
+    let nats = Nats::start(3);
+    let homes = homes(&nats);
+    let [a, b] = serve(&homes);
+    let status = |host: &Host, member: &str, id: &str| {
+        host.at(member).status(id).ok().map(|status| status["status"].as_str().unwrap().to_owned())
+    };
+    for _ in 0..20 {
+        let id = a.at("endless").start("goes on");
+        assert_eq!(status(&b, "endless", &id).as_deref(), Some("running"));
+        b.at("endless").cancel(&id).unwrap();
+        assert_eq!(status(&a, "endless", &id).as_deref(), Some("cancelled"));
+        a.at("endless").delete(&id).unwrap();
+        assert_eq!(status(&b, "endless", &id), None);
+        let id = a.at("quick").start("ends");
+        assert_eq!(b.at("quick").ended(&id)["status"], "completed");
+        assert_eq!(a.at("quick").result(&id).unwrap(), b.at("quick").result(&id).unwrap());
+    }
+}
+
+#[test]
 fn a_published_member_is_at_every_host_as_it_was_approved_once() {
     let nats = Nats::start(1);
     let homes = homes(&nats);
@@ -364,6 +386,54 @@ fn the_hall_of_one_host_is_served_by_all_and_its_attempts_wait_for_it() {
     let id = id["commissionId"].as_str().unwrap();
     let read = hall.until("demo", id, "completed");
     assert!(read["commission"].to_string().contains("A week."), "{read}\n{}", a.output());
+}
+
+#[test]
+fn a_meeting_goes_on_where_another_host_serves_the_hall() {
+    let nats = Nats::start(1);
+    let runtime = Runtime::new().unwrap();
+    let provider = runtime
+        .block_on(OpenAi::start(|request: &Received| Reply::text(format!("Said after {} answers.", request.turn()))));
+    let hall = Hall::with_researcher(&provider);
+    hall.configure(&table(&nats, "a"));
+    init(&nats, &hall.home, "config/guild/acme.key");
+    let other = home(&nats, "", "b");
+    fs::copy(hall.home.path("config/guild/acme.key"), other.path("acme.key")).unwrap();
+    other.quick("quick");
+    let (a, b) = (hall.serve(), other.serve_roster(&[]));
+    let post = |path: &str, body: Value| {
+        let path = format!("/hall/meeting/{path}");
+        Endpoint::new(&b, &path).with("Content-Type", "application/json").send("POST", &body.to_string())
+    };
+    // The events of a turn, through the host that does not serve the hall.
+    let turn = |path: &str, body: Value| {
+        let (mut answer, mut events) = (post(path, body), Vec::new());
+        while events.last().is_none_or(|event: &Value| event["type"] != "turn_end") {
+            events.push(serde_json::from_str(&answer.data().unwrap()).unwrap());
+        }
+        events
+    };
+    let is_known = || Endpoint::new(&b, "/hall/system/runtime/daemon/health").send("GET", "").status == 200;
+    wait_for("the other host to know the hall", || is_known().then_some(()));
+    let open = json!({"projectName": "demo", "workerName": "researcher", "prompt": "Moths"});
+    let opened = turn("request/meeting/create", open);
+    let id = opened.iter().find_map(|event| event["meetingId"].as_str()).unwrap();
+    a.stop();
+    let say = |message: &str| json!({"meetingId": id, "message": message});
+    let away = post("session/message/send", say("Are you there?"));
+    assert_eq!(away.status, 503);
+    assert!(away.text().contains("attempts and meetings wait for it"));
+    // Another host has the volume with the hall now.
+    let config = hall.home.path("config/guild/guild.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("host = \"a\"", "host = \"c\"")).unwrap();
+    let c = hall.serve();
+    wait_for("the other host to know the hall", || is_known().then_some(()));
+    let said: String = turn("session/message/send", say("Go on."))
+        .iter()
+        .filter_map(|event| event["text"].as_str().map(str::to_owned))
+        .collect();
+    assert!(said.contains("Said after 1 answers."), "{said}\n{}", c.output());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Outcome,
-    load::{Connection, request},
+    load::{Connection, get, request},
 };
 
 /// The timeout for a host to answer, and to end.
@@ -146,7 +146,8 @@ impl Setup {
     /// Starts the host and waits for its first answer.
     pub(crate) async fn start(&self) -> Outcome<Host> {
         let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let log = fs::File::create(scratch().join("host.log"))?;
+        let printed = self.member.with_file_name("host.log");
+        let log = fs::File::create(&printed)?;
         let begun = Instant::now();
         let process = Command::new(&self.guild)
             .args(["serve", if self.roster { "--members" } else { "--member" }, "."])
@@ -174,11 +175,7 @@ impl Setup {
                 break;
             }
             if let Some(status) = host.process.try_wait()? {
-                return Err(format!(
-                    "the host ended with {status}: {}",
-                    fs::read_to_string(scratch().join("host.log"))?
-                )
-                .into());
+                return Err(format!("the host ended with {status}: {}", fs::read_to_string(printed)?).into());
             }
             if begun.elapsed() > TIMEOUT {
                 return Err("the host does not answer".into());
@@ -234,10 +231,34 @@ impl Host {
         Ok((known("VmRSS")?, known("VmHWM")?, known("RssAnon")?))
     }
 
+    /// Whether the host accepts jobs.
+    pub(crate) async fn is_ready(&self) -> bool {
+        let ask = async || Connection::open(self.address).await?.exchange(&get("/readyz")).await.map(drop);
+        ask().await.is_ok()
+    }
+
+    /// A figure of `/metrics`: the sum over all its labels.
+    pub(crate) async fn figure(&self, name: &str) -> Outcome<f64> {
+        let mut connection = Connection::open(self.address).await?;
+        let text = std::str::from_utf8(connection.exchange(&get("/metrics")).await?)?;
+        let of = |line: &str| {
+            let rest = line.strip_prefix(name)?;
+            let value = rest.starts_with(['{', ' ']).then(|| rest.rsplit_once(' '))??.1;
+            value.parse::<f64>().ok()
+        };
+        let values: Vec<f64> = text.lines().filter_map(of).collect();
+        if values.is_empty() { Err(format!("/metrics has no {name}").into()) } else { Ok(values.iter().sum()) }
+    }
+
+    /// Sends the host SIGTERM.
+    pub(crate) fn terminate(&self) -> Outcome<()> {
+        Ok(kill_process(Pid::from_child(&self.process), Signal::TERM)?)
+    }
+
     /// Ends the host with SIGTERM, and returns the duration.
     pub(crate) async fn stop(mut self) -> Outcome<Duration> {
         let begun = Instant::now();
-        kill_process(Pid::from_child(&self.process), Signal::TERM)?;
+        self.terminate()?;
         while self.process.try_wait()?.is_none() {
             if begun.elapsed() > TIMEOUT {
                 return Err("the host does not end".into());

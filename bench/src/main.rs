@@ -9,10 +9,12 @@
 mod audit;
 mod baseline;
 mod burst;
+mod cluster;
 mod hall;
 mod host;
 mod http;
 mod instance;
+mod jobs;
 mod languages;
 mod limits;
 mod listeners;
@@ -55,7 +57,7 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     {
         return baseline::serve(rest).await;
     }
-    const ALL: [&str; 16] = [
+    const ALL: [&str; 21] = [
         "start",
         "roster",
         "instance",
@@ -72,6 +74,11 @@ async fn run(arguments: &[String]) -> Outcome<()> {
         "listeners",
         "sessions",
         "languages",
+        "cluster-dispatch",
+        "cluster-places",
+        "cluster-takeover",
+        "cluster-queue",
+        "cluster-traffic",
     ];
     if let Some(unknown) = arguments.iter().find(|name| !ALL.contains(&name.as_str())) {
         return Err(format!("there is no benchmark {unknown:?}; there are {}", ALL.join(", ")).into());
@@ -130,6 +137,21 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     }
     if chosen("languages") {
         languages::measure(&mut report).await?;
+    }
+    if chosen("cluster-dispatch") {
+        cluster::dispatch(&mut report).await?;
+    }
+    if chosen("cluster-places") {
+        cluster::places(&mut report).await?;
+    }
+    if chosen("cluster-takeover") {
+        cluster::takeover(&mut report).await?;
+    }
+    if chosen("cluster-queue") {
+        cluster::queue(&mut report).await?;
+    }
+    if chosen("cluster-traffic") {
+        cluster::traffic(&mut report).await?;
     }
     println!("\n{report}");
     Ok(())

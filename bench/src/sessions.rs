@@ -5,21 +5,16 @@
 //! release. The jobs are measured twice: with an operator's limit of concurrent sessions, and without a queue, so that
 //! the host has ten thousand concurrent requests, each with its own connection.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
 use guild_fakes::{Gate, OpenAi, Provider, Received, Reply};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use crate::{
     Outcome,
     host::{Host, Setup, call},
-    load::{Connection, request},
-    stats::{Aim, Report, ms, percentile},
+    jobs::{all_ended, ask_all, poll, until},
+    stats::{Aim, Report, percentile},
 };
 
 const JOBS: usize = 10_000;
@@ -28,12 +23,6 @@ const SESSIONS: usize = 1_000;
 /// The number of connections that dispatch, and that cancel. Ten thousand jobs are not cancelled one after the other.
 const CALLERS: usize = 64;
 const CANCELLERS: usize = 512;
-/// The number of connections that poll, as a roster of workbenches does, and the duration of each measurement.
-const POLLERS: usize = 4;
-const ROUND_TIME: Duration = Duration::from_secs(3);
-/// The timeout of every step.
-const TIMEOUT: Duration = Duration::from_secs(600);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Measures waiting, ending and cancelled jobs.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
@@ -74,13 +63,13 @@ impl Fixture {
     async fn wait(&self, report: &mut Report, memory_aim: Aim) -> Outcome<Vec<String>> {
         let Self { host, provider, places, .. } = self;
         let mut jobs = dispatch(host, 1).await?;
-        until("the first session asks the provider", || Ok(provider.count() >= 1)).await?;
+        until("the first session asks the provider", async || Ok(provider.count() >= 1)).await?;
         let before = host.memory()?.0;
         let idle = percentile(&poll(host, &jobs).await?, 0.99);
 
         let begun = Instant::now();
         jobs.extend(dispatch(host, JOBS - 1).await?);
-        until("the sessions ask the provider", || Ok(provider.count() >= *places)).await?;
+        until("the sessions ask the provider", async || Ok(provider.count() >= *places)).await?;
         let what = format!("10,000 jobs, {places} sessions at the provider");
         let memory = host.memory()?.0;
         let each = (memory - before) * 1024.0 / JOBS as f64;
@@ -130,83 +119,4 @@ async fn dispatch(host: &Host, count: usize) -> Outcome<Vec<String>> {
         id.ok_or_else(|| format!("a dispatch was refused: {answer}").into())
     };
     answers.iter().map(id).collect()
-}
-
-/// Sends all calls over several connections, and returns the answers in any order.
-async fn ask_all(host: &Host, callers: usize, calls: Vec<String>) -> Outcome<Vec<Value>> {
-    let calls = Arc::new(calls);
-    let mut tasks = JoinSet::new();
-    for caller in 0..callers {
-        let (calls, mut connection) = (calls.clone(), Connection::open(host.address).await?);
-        tasks.spawn(async move {
-            let mut answers = Vec::new();
-            for call in calls.iter().skip(caller).step_by(callers) {
-                answers.push(serde_json::from_slice(connection.exchange(&request(call)).await?)?);
-            }
-            Outcome::Ok(answers)
-        });
-    }
-    let mut answers = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        answers.extend(done??);
-    }
-    Ok(answers)
-}
-
-/// The milliseconds of each `worker/status` of these jobs in turn, with one request at a time on each connection.
-async fn poll(host: &Host, jobs: &[String]) -> Outcome<Vec<f64>> {
-    let requests: Arc<Vec<_>> =
-        Arc::new(jobs.iter().map(|id| request(&call("worker/status", &json!({"jobId": id})))).collect());
-    let mut tasks = JoinSet::new();
-    for poller in 0..POLLERS {
-        let (requests, mut connection) = (requests.clone(), Connection::open(host.address).await?);
-        tasks.spawn(async move {
-            let (begun, mut times) = (Instant::now(), Vec::new());
-            for request in requests.iter().cycle().skip(poller) {
-                if begun.elapsed() > ROUND_TIME {
-                    break;
-                }
-                let sent = Instant::now();
-                connection.exchange(request).await?;
-                times.push(ms(sent.elapsed()));
-            }
-            Outcome::Ok(times)
-        });
-    }
-    let mut times = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        times.extend(done??);
-    }
-    Ok(times)
-}
-
-/// Waits until no job runs, and returns the number of jobs by status.
-async fn all_ended(host: &Host) -> Outcome<BTreeMap<String, usize>> {
-    let begun = Instant::now();
-    loop {
-        let list = host.result("worker/list", &json!({})).await?;
-        let mut by_status = BTreeMap::new();
-        for job in list.get("jobs").and_then(Value::as_array).into_iter().flatten() {
-            let status = job.get("status").and_then(Value::as_str).unwrap_or_default();
-            *by_status.entry(status.to_owned()).or_default() += 1;
-        }
-        if !by_status.contains_key("running") {
-            return Ok(by_status);
-        }
-        if begun.elapsed() > TIMEOUT {
-            return Err(format!("jobs do not end: {by_status:?}").into());
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
-    let begun = Instant::now();
-    while !holds()? {
-        if begun.elapsed() > TIMEOUT {
-            return Err(format!("it did not happen in time: {what}").into());
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
-    Ok(())
 }

@@ -8,8 +8,6 @@ use serde_json::Value;
 
 use super::history::{Entry, Millis, Span};
 
-/// How long a host may answer `running` after another host has told the end of a job: news take a moment.
-const LAG: Millis = 2_000;
 /// How long after a fault a host may lag behind: it reads its view of the jobs, and connects again.
 const RECOVERY: Millis = 20_000;
 /// The tool whose effects are counted outside of the hosts.
@@ -135,7 +133,7 @@ fn finality(entries: &[Entry]) -> Vec<String> {
                 None if deletion.is_none_or(|(asked, _)| later.ended < *asked) => {
                     found.push(format!("(3) {} does not know {job} at {}", later.host, later.ended));
                 }
-                Some(_) if is_known_deleted.is_some_and(|at| at < later.began && !may_lag(entries, later, at)) => {
+                Some(_) if is_known_deleted.is_some_and(|at| at < later.began && !may_lag(entries, later)) => {
                     found.push(format!("(3) {} knows {job} at {}, after its deletion", later.host, later.ended));
                 }
                 _ => {}
@@ -146,14 +144,11 @@ fn finality(entries: &[Entry]) -> Vec<String> {
             let mut ends = before
                 .filter(|(span, status)| span.ended < later.began && status.is_some_and(|status| status != "running"));
             let Some((span, Some(end))) = ends.next() else { continue };
-            // News are counted from the first answer that had them.
-            let first =
-                sights.iter().find(|(_, status)| *status == Some(end)).map_or(span.ended, |(span, _)| span.ended);
             let is_allowed = match (*end, *status) {
                 (end, status) if end == status => true,
                 // A failed job can be cancelled.
                 ("failed", "cancelled") => true,
-                ("cancelled", "failed") | (_, "running") => may_lag(entries, later, first),
+                ("cancelled", "failed") | (_, "running") => may_lag(entries, later),
                 _ => false,
             };
             if !is_allowed {
@@ -168,15 +163,15 @@ fn finality(entries: &[Entry]) -> Vec<String> {
     found
 }
 
-/// Whether a host may not have known at its answer what another one knew at `known`: it was just then, or a fault was.
-fn may_lag(entries: &[Entry], answer: &Span, known: Millis) -> bool {
-    answer.began < known + LAG
-        || entries.iter().any(|entry| match entry {
-            Entry::Faulted { hosts, began, ended, .. } => {
-                hosts.contains(&answer.host) && *began < answer.ended && answer.began < ended + RECOVERY
-            }
-            _ => false,
-        })
+/// Whether a host may not have known at its answer what another one knew before: while a fault keeps it from NATS, it
+/// answers as it knows.
+fn may_lag(entries: &[Entry], answer: &Span) -> bool {
+    entries.iter().any(|entry| match entry {
+        Entry::Faulted { hosts, began, ended, .. } => {
+            hosts.contains(&answer.host) && *began < answer.ended && answer.began < ended + RECOVERY
+        }
+        _ => false,
+    })
 }
 
 /// (4) A call has one effect at most, and one if it was answered; decisions and questions are there once.

@@ -1,14 +1,17 @@
 //! Three hosts on three NATS servers, each connection between which goes through a proxy.
 
 use std::{
-    fs,
+    env, fs,
     io::{Read as _, Write as _},
+    iter::Cycle,
     net::TcpStream,
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
+    vec::IntoIter,
 };
 
 use guild_fakes::{Mode, Nats, Provider, Proxy};
@@ -28,6 +31,9 @@ pub(super) const MEMBER: &str = "worker";
 /// The timeout of a request to a host.
 const ANSWER: Duration = Duration::from_secs(15);
 
+/// The programs with which hosts are started in turn; the one that is tested, if it is not set.
+const BINARIES: &str = "GUILD_CHAOS_BINARIES";
+
 /// A host's home, its connections, and its process, which a supervisor starts again.
 pub(super) struct Slot {
     pub(super) name: &'static str,
@@ -36,6 +42,8 @@ pub(super) struct Slot {
     proxies: Vec<Proxy>,
     process: Mutex<Option<Host>>,
     is_wanted: AtomicBool,
+    /// The programs of its processes, in turn.
+    binaries: Mutex<Cycle<IntoIter<PathBuf>>>,
     /// The output of processes that have ended.
     printed: Mutex<String>,
     _provider: Provider,
@@ -51,7 +59,9 @@ impl Cluster {
     pub(super) fn start(runtime: &Runtime, recorder: &Arc<Recorder>) -> Self {
         let nats = Nats::start(NODES);
         let effects = runtime.block_on(provider::effects(recorder.clone()));
-        let slot = |name: &'static str| {
+        let own = || vec![PathBuf::from(env!("CARGO_BIN_EXE_guild"))];
+        let binaries = env::var_os(BINARIES).map_or_else(own, |paths| env::split_paths(&paths).collect());
+        let slot = |(nth, name): (usize, &'static str)| {
             let targets = nats.urls().into_iter().map(|url| url.trim_start_matches("nats://").parse().unwrap());
             let proxies: Vec<Proxy> = targets.map(|target| runtime.block_on(Proxy::start(target)).unwrap()).collect();
             let servers: Vec<String> = proxies.iter().map(|proxy| format!("nats://{}", proxy.address())).collect();
@@ -72,11 +82,12 @@ impl Cluster {
                 proxies,
                 process: Mutex::default(),
                 is_wanted: AtomicBool::new(true),
+                binaries: Mutex::new(turned(binaries.clone(), nth)),
                 printed: Mutex::default(),
                 _provider: provider,
             }
         };
-        let slots: Vec<Slot> = HOSTS.into_iter().map(slot).collect();
+        let slots: Vec<Slot> = HOSTS.into_iter().enumerate().map(slot).collect();
         let (first, servers) = (&slots[0].home, nats.urls().join(","));
         let key = first.path("acme.key");
         let init = ["cluster", "init", "--servers", &servers, "--replicas", "3", "--log-gib", "1", "--blob-gib", "1"];
@@ -87,6 +98,13 @@ impl Cluster {
         }
         Self { slots, nats: Mutex::new(nats) }
     }
+}
+
+/// The programs of a host, the first of which is another one for each host.
+fn turned(mut binaries: Vec<PathBuf>, host: usize) -> Cycle<IntoIter<PathBuf>> {
+    let first = host % binaries.len();
+    binaries.rotate_left(first);
+    binaries.into_iter().cycle()
 }
 
 /// A home with the members that each host has.
@@ -115,7 +133,7 @@ impl Slot {
         }
         if process.is_none() && self.is_wanted.load(Ordering::Relaxed) {
             let members = self.home.path("members");
-            let mut command = self.home.guild();
+            let mut command = self.home.guild_of(self.binaries.lock().unwrap().next().unwrap());
             command.current_dir(self.home.path(".")).args(["serve", "--members", members.to_str().unwrap()]);
             command.args(["--port", &self.port.to_string()]);
             *process = Some(Host::start(command, self.port, ""));

@@ -195,10 +195,10 @@ impl Fault {
 }
 
 /// Causes the faults one after the other, and returns when all are healed.
-pub(super) fn happen(faults: &[Fault], cluster: &Cluster, recorder: &Recorder) {
+pub(super) fn happen(seed: u64, faults: &[Fault], cluster: &Cluster, recorder: &Recorder) {
     thread::scope(|scope| {
         for fault in faults {
-            println!("{:7.1} s  {}", recorder.now() as f64 / 1000.0, fault.name());
+            println!("seed {seed}, {:7.1} s  {}", recorder.now() as f64 / 1000.0, fault.name());
             scope.spawn(|| fault.happen(cluster, recorder));
             sleep(fault.pause);
         }

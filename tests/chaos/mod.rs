@@ -39,6 +39,8 @@ use self::{
 /// The number of faults by chance, and the seed that decides them.
 const FAULTS: &str = "GUILD_CHAOS_FAULTS";
 const SEED: &str = "GUILD_CHAOS_SEED";
+/// The number of clusters that have a part of the faults each, at the same time.
+const CLUSTERS: &str = "GUILD_CHAOS_CLUSTERS";
 const CALLERS: u64 = 8;
 /// The interval at which a condition is checked.
 const LOOK: Duration = Duration::from_millis(100);
@@ -51,27 +53,43 @@ const BEFORE: Duration = Duration::from_secs(2);
 fn a_cluster_under_faults_keeps_its_promises() {
     let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seed = number(SEED).unwrap_or_else(|| fastrand::u64(..1_000_000));
-    let faults = match number(FAULTS) {
-        Some(count) => Fault::all(seed, usize::try_from(count).unwrap()),
+    let (clusters, count) = (number(CLUSTERS).unwrap_or(1), number(FAULTS));
+    // Each cluster has faults of its own, by its own seed.
+    let faults = |nth: u64| match count {
+        Some(count) => Fault::all(seed + nth, usize::try_from((count + nth) / clusters).unwrap()),
         None => Fault::few(),
     };
-    println!("seed {seed}, {} faults; {SEED} and {FAULTS} set both", faults.len());
-    let run = run(seed, &faults);
-    let found = findings(&run.history);
-    summarize(&faults, &run.history);
-    if found.is_empty() && run.errors.is_empty() {
-        return;
+    let planned: Vec<_> = (0..clusters).map(|nth| (seed + nth, faults(nth))).collect();
+    for (seed, faults) in &planned {
+        println!("seed {seed}: {} faults; {SEED} and {FAULTS} set both", faults.len());
     }
-    let kept = keep(seed, &run);
+    let runs: Vec<Run> = thread::scope(|scope| {
+        let begun: Vec<_> = planned.iter().map(|(seed, faults)| scope.spawn(move || run(*seed, faults))).collect();
+        begun.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    let found: String =
+        planned.iter().zip(&runs).filter_map(|((seed, faults), run)| judge(*seed, faults, run)).collect();
+    assert!(found.is_empty(), "{found}");
+}
+
+/// Prints the numbers of a run, and returns its findings, if there are any.
+fn judge(seed: u64, faults: &[Fault], run: &Run) -> Option<String> {
+    let found = findings(&run.history);
+    println!("\nseed {seed}: {} findings, {} errors", found.len(), run.errors.len());
+    summarize(faults, &run.history);
+    if found.is_empty() && run.errors.is_empty() {
+        return None;
+    }
+    let kept = keep(seed, run);
     let said = |texts: &[String]| texts.iter().take(40).map(|text| format!("  {text}\n")).collect::<String>();
-    panic!(
-        "seed {seed}: {} findings\n{}{} errors\n{}the history and what the hosts printed are in {}",
+    Some(format!(
+        "seed {seed}: {} findings\n{}{} errors\n{}the history and what the hosts printed are in {}\n",
         found.len(),
         said(&found),
         run.errors.len(),
         said(&run.errors),
         kept.display()
-    );
+    ))
 }
 
 /// The outcome of a run.
@@ -104,7 +122,7 @@ fn run(seed: u64, faults: &[Fault]) -> Run {
         let working: Vec<_> =
             working.into_iter().map(|(seed, callers)| scope.spawn(move || callers.call(seed))).collect();
         sleep(BEFORE);
-        faults::happen(faults, &cluster, &recorder);
+        faults::happen(seed, faults, &cluster, &recorder);
         if !wait(|| cluster.slots.iter().all(Slot::is_ready)) {
             errors.push("a host was not ready again after the last fault".to_owned());
         }

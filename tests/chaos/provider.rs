@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, extract::Path, routing::get};
-use guild_fakes::{Gate, OpenAi, Provider, Received, Reply};
+use guild_fakes::{OpenAi, Provider, Received, Reply};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::sleep};
+use tokio::net::TcpListener;
 
 use super::history::{Answered, Entry, Recorder};
 use crate::support::guest::{ANYTHING, Guest};
@@ -85,13 +85,7 @@ pub(super) async fn start(host: &'static str, recorder: Arc<Recorder>, effects: 
         };
         let time = Duration::from_millis(100 + u64::from(*key) * 37 % 600);
         recorder.add(entry);
-        let gate = Gate::closed();
-        let opened = gate.clone();
-        tokio::spawn(async move {
-            sleep(time).await;
-            opened.open();
-        });
-        reply.behind(&gate)
+        reply.after(time)
     })
     .await
 }

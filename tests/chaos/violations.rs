@@ -174,8 +174,8 @@ fn an_end_that_changes_is_found() {
     finds(|history| history.push(seen("b", 10_000, Some("running"))), "(3) b says running of j1");
     finds(|history| history.push(cancelled(10_000, Some("cancelled"))), "(3) b says cancelled of j1");
     finds(|history| history.push(seen("b", 10_000, None)), "(3) b does not know j1");
-    // News take a moment, and a host that is cut off has old ones.
-    allows(|history| history.push(seen("b", 150, Some("running"))));
+    finds(|history| history.push(seen("b", 150, Some("running"))), "(3) b says running of j1");
+    // A host that is cut off answers as it knows.
     let hole = Entry::Faulted { kind: String::new(), hosts: vec!["b".to_owned()], began: 80, ended: 9_500 };
     allows(|history| history.extend([hole, seen("b", 9_400, Some("running"))]));
 }

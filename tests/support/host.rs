@@ -1,6 +1,7 @@
 //! A host as Guild Hall runs it: the `guild` binary as a separate process, called through its socket.
 
 use std::{
+    ffi::OsStr,
     fs,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{BufRead, BufReader, Read, Write},
@@ -145,7 +146,12 @@ impl Home {
     /// The `guild` command, in this home: no configuration of the user's is seen, and compiled components are shared
     /// with the other tests.
     pub(crate) fn guild(&self) -> Command {
-        self.set_up(Command::new(env!("CARGO_BIN_EXE_guild")))
+        self.guild_of(env!("CARGO_BIN_EXE_guild"))
+    }
+
+    /// The same with another binary.
+    pub(crate) fn guild_of(&self, binary: impl AsRef<OsStr>) -> Command {
+        self.set_up(Command::new(binary))
     }
 
     /// The same where permissions count for root, too.

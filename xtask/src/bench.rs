@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::{
-    guests,
+    guests, nats,
     steps::{build, root, run},
     tutorials,
 };
@@ -15,5 +15,9 @@ pub(crate) fn run_all(names: &[String]) -> Result<(), String> {
     if names.is_empty() || names.iter().any(|name| name == "languages") {
         tutorials::check(&guild, true, &[])?;
     }
-    run(Command::new(bench).args(names).env("GUILD_BIN", guild).current_dir(root()))
+    let mut bench = Command::new(bench);
+    if names.is_empty() || names.iter().any(|name| name.starts_with("cluster")) {
+        bench.env("GUILD_NATS_SERVER", nats::ready()?);
+    }
+    run(bench.args(names).env("GUILD_BIN", guild).current_dir(root()))
 }

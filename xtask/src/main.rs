@@ -55,9 +55,10 @@ cargo xtask COMMAND
   soak [--minutes N] [--release]
                   run hostile and healthy jobs side by side on one host for N minutes (10), and check that nothing grows
   bench [NAME]... measure the host against bare baselines, in release builds
-  bench chaos [--faults N] [--seed S]
-                  kill, stop and cut off hosts and NATS servers of a cluster N times (1000, some 7 s each), and check
-                  the history of all that was asked, answered and done; `test` has 5 faults, and `test --all` 25
+  bench chaos [--faults N] [--seed S] [--clusters N] [--binary PATH]...
+                  kill, stop and cut off hosts and NATS servers of a cluster N times (1000, some 7 s each), or of several
+                  at once, and check the history of all that was asked, answered and done; hosts are started with the
+                  binaries in turn, such as an old and a new one; `test` has 5 faults, and `test --all` 25
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/
   bindings [--check]
                   write the bindings in sdk/, after a change of wit/; or check that they are those of wit/

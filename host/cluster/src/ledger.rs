@@ -286,6 +286,10 @@ impl Hold for HeldJob {
         self.jobs.presence.may_go_on().await
     }
 
+    async fn recalled(&self) {
+        self.jobs.presence.drains().await;
+    }
+
     fn end(&self, last: Decision) -> Result<(), Refused> {
         wait(&self.jobs.runtime, self.writer.finish(append(last)?)).map_err(refused)
     }

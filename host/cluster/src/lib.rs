@@ -70,6 +70,7 @@ pub mod ledger;
 pub mod link;
 pub mod log;
 pub mod presence;
+pub mod reads;
 pub mod record;
 pub mod rules;
 pub mod seal;

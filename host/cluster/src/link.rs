@@ -321,6 +321,17 @@ impl Link {
         Ok(format!("{:x}", stream.cached_info().created.unix_timestamp_nanos() / 1000))
     }
 
+    /// The sequence of the last message of a stream, as its leader has it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the stream cannot be asked for.
+    pub(crate) async fn last_sequence(&self, stream: &str) -> Result<u64, StoreError> {
+        let unreachable = |e: String| StoreError::Unreachable(format!("the stream {stream}: {e}"));
+        let stream = self.context.get_stream(stream).await.map_err(|e| unreachable(e.to_string()))?;
+        Ok(stream.cached_info().state.last_sequence)
+    }
+
     /// The state of all streams.
     ///
     /// # Errors

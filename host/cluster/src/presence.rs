@@ -292,6 +292,11 @@ impl Presence {
         self.shared.drains.send_replace(true);
     }
 
+    /// Waits until this host is about to stop.
+    pub async fn drains(&self) {
+        let _ = self.shared.drains.subscribe().wait_for(|drains| *drains).await;
+    }
+
     /// Whether this life is not over, and its last refresh was acknowledged a short time ago.
     fn is_heard(&self) -> bool {
         self.shared.dead.borrow().is_none()

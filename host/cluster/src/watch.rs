@@ -1,13 +1,13 @@
 //! Follows a stream: the last message of each subject first, then each new message.
 
-use std::time::Duration;
+use std::{mem::replace, time::Duration};
 
 use async_nats::jetstream::consumer::{
     DeliverPolicy,
     push::{Ordered, OrderedConfig},
 };
 use futures::StreamExt as _;
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
 use crate::{
     error::StoreError,
@@ -36,6 +36,12 @@ pub(crate) struct Watch {
     headers_only: bool,
     policy: DeliverPolicy,
     messages: Option<Ordered>,
+    /// Where the watch tells up to which sequence its messages have been handled.
+    heard: Option<watch::Sender<u64>>,
+    /// The last sequence up to which all messages have been returned.
+    returned: u64,
+    /// The last sequence of the stream when the consumer was made.
+    made_at: u64,
     /// Whether there is no message after the last one, or none at all.
     is_last: bool,
     is_caught_up: bool,
@@ -44,19 +50,39 @@ pub(crate) struct Watch {
 impl Watch {
     /// Begins with the last message of each subject.
     pub(crate) fn latest(link: Link, stream: &'static str, headers_only: bool) -> Self {
-        let policy = DeliverPolicy::LastPerSubject;
-        Self { link, stream, headers_only, policy, messages: None, is_last: false, is_caught_up: false }
+        Self::new(link, stream, headers_only, DeliverPolicy::LastPerSubject)
     }
 
     /// Begins with the first message after a sequence.
     pub(crate) fn after(link: Link, stream: &'static str, headers_only: bool, sequence: u64) -> Self {
-        let policy = DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 };
-        Self { link, stream, headers_only, policy, messages: None, is_last: false, is_caught_up: false }
+        Self::new(link, stream, headers_only, DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 })
     }
 
-    /// The next message. Waits as long as the store is away.
+    fn new(link: Link, stream: &'static str, headers_only: bool, policy: DeliverPolicy) -> Self {
+        Self {
+            link,
+            stream,
+            headers_only,
+            policy,
+            messages: None,
+            heard: None,
+            returned: 0,
+            made_at: 0,
+            is_last: false,
+            is_caught_up: false,
+        }
+    }
+
+    /// The next message; those before it have been handled. Waits as long as the store is away.
     pub(crate) async fn next(&mut self) -> Seen {
         loop {
+            if self.is_last {
+                // The last messages of the stream may be gone: those of deleted jobs go after a while.
+                self.returned = self.returned.max(self.made_at);
+            }
+            if let Some(heard) = &self.heard {
+                heard.send_if_modified(|heard| replace(heard, self.returned) != self.returned);
+            }
             if self.is_last && !self.is_caught_up {
                 self.is_caught_up = true;
                 return Seen::CaughtUp;
@@ -75,7 +101,7 @@ impl Watch {
                 Some(Ok(message)) => {
                     if let Some((message, pending)) = Message::delivered(message) {
                         self.policy = DeliverPolicy::ByStartSequence { start_sequence: message.sequence + 1 };
-                        self.is_last = pending == 0;
+                        (self.is_last, self.returned) = (pending == 0, message.sequence);
                         return Seen::Message(message);
                     }
                 }
@@ -98,6 +124,9 @@ impl Watch {
             deliver_policy: self.policy,
             ..OrderedConfig::default()
         };
+        if self.heard.is_some() {
+            self.made_at = self.link.last_sequence(self.stream).await?;
+        }
         let made = self.link.context().create_consumer_on_stream(config, self.stream).await;
         let denied = || self.link.denied(&format!("$JS.API.CONSUMER.CREATE.{}", self.stream));
         let consumer = made.map_err(|e| denied().unwrap_or_else(|| unreachable(e.to_string())))?;
@@ -156,6 +185,11 @@ impl Jobs {
     /// Begins with the last message of each job.
     pub fn latest(link: Link) -> Self {
         Self { watch: Watch::latest(link, LOG, true) }
+    }
+
+    /// Tells up to which sequence all messages have been returned, once the next one is asked for.
+    pub fn telling(self, heard: watch::Sender<u64>) -> Self {
+        Self { watch: Watch { heard: Some(heard), ..self.watch } }
     }
 
     /// Begins after a message, for the events since.

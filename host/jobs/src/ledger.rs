@@ -165,6 +165,9 @@ pub trait Hold: Send + Sync {
     /// back.
     async fn may_go_on(&self) -> bool;
 
+    /// Waits until the holder's host is about to stop, and the job has to be given back.
+    async fn recalled(&self);
+
     /// Ends the job with its last changes, and waits until that is stored. It blocks as long as the ledger does not
     /// answer.
     ///

@@ -22,6 +22,7 @@ use guild_cluster::{
     link::Link,
     log::{JobName, Logs},
     presence::{Card, Cards, HostSeen, Identity, Presence},
+    reads::Reads,
     record::{Folded, Needs, Owner},
     rules::{Holder, Times},
     seal::Key,
@@ -61,6 +62,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(1);
 /// The time for which a host that stops waits for the ends of its sessions' turns.
 const DRAIN: Duration = Duration::from_secs(60);
+/// The time for which a request waits for what was stored before it.
+const READ: Duration = Duration::from_secs(2);
 /// The answer of a host that begins nothing.
 const CUT_OFF: &str =
     "this host is about to stop, or does not reach the cluster's store; ask another host, or again later";
@@ -81,6 +84,7 @@ pub(crate) struct Cluster {
     logs: Logs,
     presence: Arc<Presence>,
     queue: Queue,
+    reads: Reads,
     /// The most jobs that may wait for a place (`queued_jobs`).
     queued_jobs: usize,
     memory: Memory,
@@ -153,6 +157,7 @@ impl Cluster {
         Ok(Arc::new(Self {
             name: options.name.clone(),
             key,
+            reads: Reads::new(link.clone()),
             link,
             logs,
             presence,
@@ -212,6 +217,19 @@ impl Cluster {
             return Err(RpcError::busy(CUT_OFF));
         }
         self.memory.barrier().await.map_err(|e| RpcError::busy(e.to_string()))
+    }
+
+    /// Waits until this host has heard of all that was stored about jobs before, at any host. It does not wait for a
+    /// store that is away: the host answers as it knows then.
+    pub(crate) async fn hear_all(&self) {
+        if !self.may_begin() {
+            return;
+        }
+        match timeout(READ, self.reads.all_of_now()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => tracing::debug!("a request may not see the last changes: {e}"),
+            Err(_) => tracing::debug!("a request may not see the last changes: the store does not answer"),
+        }
     }
 
     /// Refuses a dispatch while as many jobs wait for a place as may.
@@ -362,12 +380,13 @@ impl Cluster {
 
     /// Hears of all jobs, and tells of events, as long as the host runs.
     pub(crate) async fn follow(self: Arc<Self>, events: Arc<Hub>) {
-        let (mut news, mut last) = (Jobs::latest(self.link.clone()), 0);
+        let latest = || Jobs::latest(self.link.clone()).telling(self.reads.heard());
+        let (mut news, mut last) = (latest(), 0);
         loop {
             let seen = tokio::select! {
                 seen = news.next() => seen,
                 () = self.added.notified() => {
-                    news = Jobs::latest(self.link.clone());
+                    news = latest();
                     continue;
                 }
             };

@@ -198,6 +198,19 @@ impl Nats {
         Ok(stored)
     }
 
+    /// The node that leads a stream.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the stream has no leader, or cannot be asked.
+    pub async fn leader(&self, stream: &str) -> Result<usize, async_nats::Error> {
+        let client = async_nats::connect(self.urls()).await?;
+        let stream = jetstream::new(client).get_stream(stream).await?;
+        let leader = stream.cached_info().cluster.as_ref().and_then(|cluster| cluster.leader.as_deref());
+        let number = leader.and_then(|name| name.strip_prefix('n')?.parse::<usize>().ok()?.checked_sub(1));
+        number.ok_or_else(|| "the stream has no leader".into())
+    }
+
     #[allow(clippy::expect_used, reason = "the test names a node that there is")]
     fn node(&mut self, node: usize) -> &mut Node {
         self.nodes.get_mut(node).expect("a node of this number")

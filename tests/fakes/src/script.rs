@@ -3,11 +3,12 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::sleep};
 
 /// A request as the fake got it.
 #[derive(Clone, Debug)]
@@ -240,6 +241,18 @@ impl Reply {
     pub fn behind(mut self, gate: &Gate) -> Self {
         self.before = Some(gate.clone());
         self
+    }
+
+    /// Nothing of it comes before this time is over.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        let gate = Gate::closed();
+        let opened = gate.clone();
+        tokio::spawn(async move {
+            sleep(time).await;
+            opened.open();
+        });
+        self.behind(&gate)
     }
 
     /// Its headers come; each of its events waits for the gate to let it pass.

@@ -1,6 +1,6 @@
 //! Appends to the log and the transcript of a running job, and reads the transcript of a resumed one.
 
-use std::io;
+use std::{future::pending, io};
 
 use async_trait::async_trait;
 use guild_contract::{Limits, text::visible};
@@ -83,6 +83,14 @@ impl RunningJob {
     /// Returns an error when the transcript cannot be written.
     pub fn sync_transcript(&self) -> io::Result<()> {
         lock(&self.transcript).sync(&self.context.jobs)
+    }
+
+    /// Waits until the job has to be given back, since its host is about to stop. A host on its own gives no job back.
+    pub async fn recalled(&self) {
+        match &self.hold {
+            Some(hold) => hold.recalled().await,
+            None => pending().await,
+        }
     }
 
     /// The end of its transcript. It signals each line that is written, and the end of the job.

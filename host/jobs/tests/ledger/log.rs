@@ -233,6 +233,10 @@ impl Hold for Held {
         true
     }
 
+    async fn recalled(&self) {
+        std::future::pending().await
+    }
+
     fn end(&self, last: Decision) -> Result<(), Refused> {
         let event = last.event.clone();
         self.append(|log| log.decide(last))?;

@@ -320,6 +320,14 @@ impl Host {
         }))
     }
 
+    /// Waits until the host has heard of all that other hosts of its cluster have stored about jobs before. It does not
+    /// wait long, and not at all on a host without a cluster.
+    pub async fn hear_all(&self) {
+        if let Some(cluster) = &self.opener.context().cluster {
+            cluster.hear_all().await;
+        }
+    }
+
     /// The state of the cluster that the host belongs to; none for a host on its own.
     pub async fn cluster(&self) -> Option<ClusterView> {
         let cluster = self.opener.context().cluster.clone()?;

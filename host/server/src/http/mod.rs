@@ -181,6 +181,10 @@ impl Listener for App {
         {
             return self.forwarder.forward(at, self.shape(path), request).await;
         }
+        if !matches!(to, Destination::Health) {
+            // A request after an event, or after an answer of another host, sees it.
+            self.host.hear_all().await;
+        }
         let extensions = request.extensions_mut();
         match to {
             Destination::Health => {}

@@ -16,7 +16,10 @@ use guild_session::{
     tools::{ToolDefinition, Tools},
     transcript::{self, Entry, Journal as _, Line, SUCCESS},
 };
-use tokio::time::timeout;
+use tokio::{
+    task::block_in_place,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::Instrument as _;
 
@@ -27,6 +30,8 @@ use crate::{answer::blocking, resources::runtimes::Slot};
 const NOTES: Bounds = Bounds { max_turns: Some(1), max_budget_usd: None, deadline_seconds: Some(120) };
 /// How long notes wait for a session to be free.
 const QUEUED: Duration = Duration::from_secs(120);
+/// The interval at which a host that is about to stop looks for the end of a turn.
+const LOOK: Duration = Duration::from_millis(200);
 /// The ending in the transcript of a turn that was under way when its host ended.
 const CUT_OFF: &str = "the host stopped in the middle of this turn, and it was cut off; what was said before is there";
 
@@ -70,11 +75,26 @@ pub(crate) fn plan(worker: &str, plan: Plan) -> Result<Plan, String> {
     }
 }
 
-/// Keeps the job of a meeting, which runs nothing by itself, until it ends. `held` is dropped then.
+/// Keeps the job of a meeting, which runs nothing by itself, until it ends, or its host is about to stop. `held` is
+/// dropped then.
 pub(crate) async fn hold(job: Arc<RunningJob>, held: impl Send) {
     let mut changes = job.changes();
-    while job.status() == JobStatus::Running && changes.changed().await.is_ok() {}
+    let ended = async { while job.status() == JobStatus::Running && changes.changed().await.is_ok() {} };
+    tokio::select! {
+        () = ended => {}
+        () = give_back(&job) => {}
+    }
     drop(held);
+}
+
+/// Waits until the host is about to stop, and gives the job back between two turns of the meeting.
+async fn give_back(job: &RunningJob) {
+    job.recalled().await;
+    while block_in_place(|| job.history()).is_ok_and(|lines| is_in_turn(&lines)) {
+        sleep(LOOK).await;
+    }
+    // It gives the job back, and tells so by an error.
+    let _ = job.before_turn().await;
 }
 
 /// After a restart: marks the turn that was under way as cut off. It blocks.
