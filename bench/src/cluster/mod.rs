@@ -7,7 +7,7 @@ mod queue;
 mod takeover;
 mod traffic;
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{cmp::Ordering, fs, path::PathBuf, process::Command, time::Duration};
 
 use guild_fakes::{Nats, OpenAi, Provider, Received, Reply};
 use serde_json::{Value, json};
@@ -92,10 +92,12 @@ async fn start(setup: &Setup) -> Outcome<Host> {
 /// A model that takes its time for each turn: it searches the sources until the job's last turn.
 async fn model(turns: usize, time: Duration) -> Provider {
     OpenAi::start(move |request: &Received| {
-        let reply = if request.turn() + 1 < turns {
-            Reply::call("Grep", json!({"pattern": "memory", "output_mode": "content", "head_limit": 20}))
-        } else {
-            Reply::call("submit_result", json!({"output": "It reads what it is given, and nothing else."}))
+        let reply = match (request.turn() + 1).cmp(&turns) {
+            Ordering::Less => {
+                Reply::call("Grep", json!({"pattern": "memory", "output_mode": "content", "head_limit": 20}))
+            }
+            Ordering::Equal => Reply::call("submit_result", json!({"output": "It reads what it is given."})),
+            Ordering::Greater => Reply::text("Done."),
         };
         reply.after(time)
     })

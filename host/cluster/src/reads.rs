@@ -6,9 +6,10 @@ use tokio::sync::{Mutex, watch};
 
 use crate::{error::StoreError, link::Link, streams::LOG};
 
-/// How far this host has heard of jobs, compared with how far their stream is.
+/// How far this host has followed a stream, compared with how far the stream is.
 pub struct Reads {
     link: Link,
+    stream: &'static str,
     /// The last sequence of which this host has heard, with all before it.
     heard: watch::Sender<u64>,
     /// The number of questions that were asked.
@@ -24,18 +25,24 @@ struct Answer {
 }
 
 impl Reads {
-    /// Nothing was heard yet.
-    pub fn new(link: Link) -> Self {
-        Self { link, heard: watch::Sender::new(0), asked: AtomicU64::new(0), last: Mutex::default() }
+    /// Of the logs of jobs.
+    pub fn of_jobs(link: Link) -> Self {
+        Self::new(link, LOG)
     }
 
-    /// Where a [`Jobs`](crate::watch::Jobs) tells how far it is.
-    pub fn heard(&self) -> watch::Sender<u64> {
+    /// The host has heard nothing of this stream yet.
+    pub(crate) fn new(link: Link, stream: &'static str) -> Self {
+        Self { link, stream, heard: watch::Sender::new(0), asked: AtomicU64::new(0), last: Mutex::default() }
+    }
+
+    /// Where the host's watch of the stream tells how far it is.
+    pub(crate) fn heard(&self) -> watch::Sender<u64> {
         self.heard.clone()
     }
 
     /// Waits until this host has heard of all that was stored before this call. The leader of the stream says how far
-    /// that is; one question is asked for all callers who came before it.
+    /// that is; one question is asked for all callers who came before it. A leader that its followers have left without
+    /// its knowledge may answer with too little, which takes a partition between NATS servers.
     ///
     /// # Errors
     ///
@@ -46,7 +53,7 @@ impl Reads {
             let mut last = self.last.lock().await;
             if last.question <= before {
                 let question = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
-                *last = Answer { question, sequence: self.link.last_sequence(LOG).await? };
+                *last = Answer { question, sequence: self.link.last_sequence(self.stream).await? };
             }
             last.sequence
         };

@@ -13,6 +13,7 @@ use crate::{
     error::StoreError,
     link::{ID, Link, Message},
     log::{EVENTS, HEAD, JobName, NEEDS, STANDING},
+    reads::Reads,
     record::{Needs, Owner},
     rules::Standing,
     streams::{LOG, job_of, subjects},
@@ -56,6 +57,11 @@ impl Watch {
     /// Begins with the first message after a sequence.
     pub(crate) fn after(link: Link, stream: &'static str, headers_only: bool, sequence: u64) -> Self {
         Self::new(link, stream, headers_only, DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 })
+    }
+
+    /// Tells up to which sequence all messages have been handled.
+    pub(crate) fn telling(self, heard: watch::Sender<u64>) -> Self {
+        Self { heard: Some(heard), ..self }
     }
 
     fn new(link: Link, stream: &'static str, headers_only: bool, policy: DeliverPolicy) -> Self {
@@ -187,9 +193,9 @@ impl Jobs {
         Self { watch: Watch::latest(link, LOG, true) }
     }
 
-    /// Tells up to which sequence all messages have been returned, once the next one is asked for.
-    pub fn telling(self, heard: watch::Sender<u64>) -> Self {
-        Self { watch: Watch { heard: Some(heard), ..self.watch } }
+    /// Tells those who read how far it is.
+    pub fn for_readers(self, reads: &Reads) -> Self {
+        Self { watch: self.watch.telling(reads.heard()) }
     }
 
     /// Begins after a message, for the events since.

@@ -143,7 +143,7 @@ async fn a_host_that_starts_during_an_outage_has_its_notes_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_barrier() {
+async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_read() {
     let (nats, link) = single().await;
     let other = connect(&nats, "b").await;
     let (here, there) = (notes(link, "a"), notes(other, "b"));
@@ -165,8 +165,8 @@ async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_barrier() {
     let (one, other) = tokio::join!(write("a", a.clone()), write("b", b.clone()));
     one.unwrap();
     other.unwrap();
-    here.barrier().await.unwrap();
-    there.barrier().await.unwrap();
+    here.all_of_now().await.unwrap();
+    there.all_of_now().await.unwrap();
     let shared = a.load("shared").unwrap().unwrap();
     let mut lines: Vec<_> = shared.lines().collect();
     assert_eq!(lines.len(), 40);
@@ -177,18 +177,18 @@ async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_barrier() {
     assert_eq!(a.list().unwrap().len(), 41);
     let deleted = b.clone();
     assert!(spawn_blocking(move || deleted.delete("shared")).await.unwrap().unwrap());
-    here.barrier().await.unwrap();
+    here.all_of_now().await.unwrap();
     assert_eq!(a.load("shared").unwrap(), None);
     // A person's edit of a copy does not count, and hinders nobody.
     at_a.write("memory/a-1.md", "by hand").unwrap();
     let edited = a.clone();
     let stored = spawn_blocking(move || edited.store("a-1", "by the host", None));
     stored.await.unwrap().unwrap();
-    there.barrier().await.unwrap();
+    there.all_of_now().await.unwrap();
     at_a.remove_file("memory/a-2.md").unwrap();
     let removed = a.clone();
     spawn_blocking(move || removed.append("a-2", "and more", None, None)).await.unwrap().unwrap();
-    there.barrier().await.unwrap();
+    there.all_of_now().await.unwrap();
     assert_eq!(b.load("a-1").unwrap().as_deref(), Some("by the host"));
     assert_eq!(b.load("a-2").unwrap().as_deref(), Some("own\nand more"));
     // A host that joins later has the same.

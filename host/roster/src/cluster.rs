@@ -157,7 +157,7 @@ impl Cluster {
         Ok(Arc::new(Self {
             name: options.name.clone(),
             key,
-            reads: Reads::new(link.clone()),
+            reads: Reads::of_jobs(link.clone()),
             link,
             logs,
             presence,
@@ -216,7 +216,7 @@ impl Cluster {
         if !self.may_begin() {
             return Err(RpcError::busy(CUT_OFF));
         }
-        self.memory.barrier().await.map_err(|e| RpcError::busy(e.to_string()))
+        self.memory.all_of_now().await.map_err(|e| RpcError::busy(e.to_string()))
     }
 
     /// Waits until this host has heard of all that was stored about jobs before, at any host. It does not wait for a
@@ -380,7 +380,7 @@ impl Cluster {
 
     /// Hears of all jobs, and tells of events, as long as the host runs.
     pub(crate) async fn follow(self: Arc<Self>, events: Arc<Hub>) {
-        let latest = || Jobs::latest(self.link.clone()).telling(self.reads.heard());
+        let latest = || Jobs::latest(self.link.clone()).for_readers(&self.reads);
         let (mut news, mut last) = (latest(), 0);
         loop {
             let seen = tokio::select! {

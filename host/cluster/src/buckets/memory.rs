@@ -27,14 +27,13 @@ use uuid::Uuid;
 use crate::{
     error::StoreError,
     link::{self, Link, Message, Write, wait},
+    reads::Reads,
     record::Owner,
     streams::MEMORY,
     watch::{Seen, Watch},
 };
 
 const PREFIX: &str = "$KV.guild_memory.";
-/// The subjects of barriers, one for each host.
-const BARRIER: &str = "$KV.guild_memory._barrier.";
 /// The subjects of compactions, one for each scope: the host that compacts its notes.
 const COMPACTION: &str = "$KV.guild_memory._compaction.";
 /// How long a write is tried.
@@ -61,6 +60,7 @@ pub struct Memory {
     own: Owner,
     is_over: IsOver,
     shelves: Arc<Shelves>,
+    reads: Reads,
     runtime: Handle,
     task: AbortHandle,
 }
@@ -72,16 +72,14 @@ struct Shelves {
     added: watch::Sender<u64>,
     /// The number of those whose notes of before have been followed.
     followed: watch::Sender<u64>,
-    /// The sequence of the last message that the files have.
-    seen: watch::Sender<u64>,
 }
 
 impl Memory {
     /// Follows the notes for a host.
     pub fn start(link: Link, own: Owner, is_over: IsOver, runtime: Handle) -> Self {
-        let shelves = Arc::new(Shelves::default());
-        let task = runtime.spawn(shelves.clone().follow(link.clone())).abort_handle();
-        Self { link, own, is_over, shelves, runtime, task }
+        let (shelves, reads) = (Arc::new(Shelves::default()), Reads::new(link.clone(), MEMORY));
+        let task = runtime.spawn(shelves.clone().follow(link.clone(), reads.heard())).abort_handle();
+        Self { link, own, is_over, shelves, reads, runtime, task }
     }
 
     /// The shelf of a scope, as a member's or a project's, with its copy in `files`, which this process alone changes.
@@ -119,27 +117,14 @@ impl Memory {
         Ok(Box::new(SharedNotes(notes)))
     }
 
-    /// Waits until this host's copies have all notes that were stored before. A write is the only read of NATS that is
-    /// not out of date: the host waits until it has seen a message of its own.
+    /// Waits until this host's copies have all notes that were stored before.
     ///
     /// # Errors
     ///
     /// Returns an error when the store does not answer.
-    pub async fn barrier(&self) -> Result<(), StoreError> {
-        let subject = format!("{BARRIER}{}", self.own.host);
-        let reached = loop {
-            let expected = self.link.last(MEMORY, &subject).await?.map_or(0, |last| last.sequence);
-            let write = write(subject.clone(), expected, b"{}".to_vec());
-            match self.link.write(&write, PATIENCE).await? {
-                link::Written::Stored { sequence, .. } => break sequence,
-                // Another barrier of this host was faster.
-                link::Written::Refused => {}
-            }
-        };
-        let mut seen = self.shelves.seen.subscribe();
-        let caught_up = timeout(PATIENCE, seen.wait_for(|seen| *seen >= reached)).await;
-        let late = || StoreError::Unreachable(format!("the notes are not up to date after {} s", PATIENCE.as_secs()));
-        caught_up.map_err(|_| late())?.map(|_| ()).map_err(|_| late())
+    pub async fn all_of_now(&self) -> Result<(), StoreError> {
+        let late = |_| StoreError::Unreachable(format!("the notes are not up to date after {} s", PATIENCE.as_secs()));
+        timeout(PATIENCE, self.reads.all_of_now()).await.map_err(late)?
     }
 }
 
@@ -152,11 +137,11 @@ impl Drop for Memory {
 impl Shelves {
     /// Follows the notes, and begins anew with all of them when a scope is added. A read would not do: a server that lags
     /// may lack notes that were passed over before the scope was there.
-    async fn follow(self: Arc<Self>, link: Link) {
+    async fn follow(self: Arc<Self>, link: Link, heard: watch::Sender<u64>) {
         let mut added = self.added.subscribe();
         loop {
             let number = *added.borrow_and_update();
-            let mut watch = Watch::latest(link.clone(), MEMORY, false);
+            let mut watch = Watch::latest(link.clone(), MEMORY, false).telling(heard.clone());
             loop {
                 let seen = tokio::select! {
                     seen = watch.next() => seen,
@@ -172,7 +157,6 @@ impl Shelves {
 
     /// Brings the files of a scope up to date with a message.
     async fn apply(&self, message: Message) {
-        let sequence = message.sequence;
         let scope = message.subject.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
         let notes = scope.and_then(|(scope, _)| lock(&self.by_scope).get(scope).cloned());
         if let Some(notes) = notes {
@@ -181,7 +165,6 @@ impl Shelves {
                 tracing::error!("a note of another host cannot be written: {e}");
             }
         }
-        self.seen.send_replace(sequence);
     }
 }
 
