@@ -231,6 +231,12 @@ pub(crate) struct Rejected<'a> {
     pub(crate) error: RpcError,
 }
 
+/// Whether a body is a single request for this method.
+pub(crate) fn is_of(body: &[u8], method: &str) -> bool {
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    Message::read(text).is_ok_and(|message| message.method.as_deref() == Some(method))
+}
+
 /// The id of the single request in a text, as it is written; none if it has none, or is no request.
 pub(crate) fn id(text: &str) -> Option<&str> {
     #[derive(Deserialize)]

@@ -19,7 +19,7 @@ use axum::{
 use bytes::Bytes;
 use futures::FutureExt;
 use guild_auth::{Browser, CalledBy, Caller, Connection, Ingress, LARGE, Refused};
-use guild_contract::rpc::{RpcError, code};
+use guild_contract::rpc::{RpcError, code, method};
 use guild_roster::{host::Host, members::roster::Reading};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -181,8 +181,7 @@ impl Listener for App {
         {
             return self.forwarder.forward(at, self.shape(path), request).await;
         }
-        if !matches!(to, Destination::Health) {
-            // A request after an event, or after an answer of another host, sees it.
+        if !matches!(to, Destination::Health | Destination::Endpoint(..)) {
             self.host.hear_all().await;
         }
         let extensions = request.extensions_mut();
@@ -250,6 +249,10 @@ impl App {
             },
             false => Bytes::new(),
         };
+        // A dispatch reads no job, and is answered sooner without.
+        if self.host.is_in_cluster() && !rpc::is_of(&body, method::DISPATCH) {
+            self.host.hear_all().await;
+        }
         let (caller, is_large) = (admitted.caller, body.len() as u64 > LARGE);
         let span = rpc::span(&body);
         let (member, target) = match (&server, sdk::protocol_of(&parts.method, &parts.headers, &body)) {
