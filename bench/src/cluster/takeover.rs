@@ -133,5 +133,5 @@ async fn leader(report: &mut Report) -> Outcome<()> {
 
 /// The number of jobs that did not complete.
 fn failed(ended: &BTreeMap<String, usize>) -> f64 {
-    ended.iter().filter(|(status, _)| *status != "completed").map(|(_, count)| *count as f64).sum()
+    ended.iter().filter(|(status, _)| *status != "completed").map(|(_, count)| *count).sum::<usize>() as f64
 }

@@ -24,14 +24,23 @@ use crate::{
     watch::JobSeen,
 };
 
-/// How long a host waits for each host that ranks higher, since that host has taken a job.
-const STEP: Duration = Duration::from_millis(50);
+/// How long a host that has a place waits for each host that ranks higher, since that host has taken a job.
+const STEP: Duration = Duration::from_millis(100);
 /// The jobs of a member that are considered at once, oldest first.
 const CONSIDERED: usize = 256;
 
 /// Whether a host with this card has what a job of a member needs, and a free place.
 pub fn are_met(needs: &Needs, member: &MemberKey, card: &Card) -> bool {
+    has_place(needs, card) && could_be_met(needs, member, card)
+}
+
+fn has_place(needs: &Needs, card: &Card) -> bool {
     card.places.get(&needs.runtime).is_some_and(|places| *places > 0)
+}
+
+/// Whether a host with this card has what a job of a member needs, once it has a free place.
+fn could_be_met(needs: &Needs, member: &MemberKey, card: &Card) -> bool {
+    card.places.contains_key(&needs.runtime)
         && needs.roots.iter().all(|root| card.roots.contains(root))
         && (card.hall || !needs.hall)
         && (needs.member.is_empty() || card.members.get(member.as_str()) == Some(&needs.member))
@@ -64,6 +73,8 @@ struct State {
     takes: HashMap<String, Instant>,
     /// The member whose turn was last.
     last: Option<MemberKey>,
+    /// Since when this host has a free place.
+    free: Option<Instant>,
 }
 
 /// The jobs that wait or are held by other hosts, as the log tells.
@@ -111,7 +122,8 @@ impl Queue {
                     _ => drop(state.own.remove(&seen.name)),
                 }
                 state.taking.remove(&seen.name);
-                return state.remove(&seen.name);
+                drop(state.remove(&seen.name));
+                return;
             }
         };
         let mut state = self.state();
@@ -167,6 +179,11 @@ impl Queue {
     /// and `is_over` tells of an owner's life.
     pub fn next(&self, own: &Owner, card: &Card, hosts: &[(String, Card)], is_over: impl Fn(&Owner) -> bool) -> Next {
         let mut state = self.state();
+        if card.places.values().all(|places| *places == 0) {
+            state.free = None;
+            return Next::Nothing;
+        }
+        let free = *state.free.get_or_insert_with(Instant::now);
         let mut wait: Option<Duration> = None;
         let after = state.last.clone();
         let is_later = |member: &&MemberKey| after.as_ref().is_none_or(|last| *member > last);
@@ -182,15 +199,22 @@ impl Queue {
             });
             let mut due = None;
             for (name, open) in open.take(CONSIDERED) {
-                let others = hosts.iter().filter(|(_, card)| are_met(&open.needs, &member, card));
+                let others = hosts.iter().filter(|(_, card)| could_be_met(&open.needs, &member, card));
                 let own_rank = rank(&own.host, name);
-                let (mut higher, mut idle) = (0, open.since.elapsed());
-                for (host, _) in others.filter(|(host, _)| rank(host, name) > own_rank) {
-                    higher += 1;
+                let (mut higher, mut full) = (0, 0);
+                // A job that has waited for long is as new to a host whose sessions have just ended, as they have at others.
+                let mut idle = open.since.elapsed().min(free.elapsed());
+                for (host, card) in others.filter(|(host, _)| rank(host, name) > own_rank) {
+                    // Its card is some seconds old, so it may have a place by now.
+                    if has_place(&open.needs, card) {
+                        higher += 1
+                    } else {
+                        full = 1
+                    }
                     // A host that is taking jobs comes to this one soon.
                     idle = state.takes.get(host).map_or(idle, |take| idle.min(take.elapsed()));
                 }
-                let left = (STEP * higher).saturating_sub(idle);
+                let left = (STEP * (higher + full)).saturating_sub(idle);
                 if left.is_zero() {
                     due = Some(name.clone());
                     break;
@@ -206,15 +230,18 @@ impl Queue {
         wait.map_or(Next::Nothing, Next::Wait)
     }
 
-    /// Counts a claim. A job that was lost is passed over until the log tells of its new holder.
-    pub fn claimed(&self, name: &JobName, is_won: bool) {
+    /// Counts a claim that was won, and returns what the job needs.
+    pub fn won(&self, name: &JobName) -> Option<Needs> {
         self.claims.fetch_add(1, Ordering::Relaxed);
-        self.lost.fetch_add(u64::from(!is_won), Ordering::Relaxed);
-        if is_won {
-            let mut state = self.state();
-            state.taking.remove(name);
-            state.remove(name);
-        }
+        let mut state = self.state();
+        state.taking.remove(name);
+        state.remove(name).map(|open| open.needs)
+    }
+
+    /// Counts a claim that another host won. The job is passed over until the log tells of its new holder.
+    pub fn lost(&self) {
+        self.claims.fetch_add(1, Ordering::Relaxed);
+        self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Puts a job back whose claim could not be decided.
@@ -233,8 +260,8 @@ impl Queue {
 }
 
 impl State {
-    fn remove(&mut self, name: &JobName) {
-        let Some((sequence, open)) = self.jobs.remove(name) else { return };
+    fn remove(&mut self, name: &JobName) -> Option<Open> {
+        let (sequence, open) = self.jobs.remove(name)?;
         self.waiting -= usize::from(open.holder.is_none());
         if let Some(jobs) = self.members.get_mut(&name.member) {
             jobs.remove(&sequence);
@@ -242,7 +269,18 @@ impl State {
                 self.members.remove(&name.member);
             }
         }
+        Some(open)
     }
+}
+
+/// A job that this host has taken.
+pub struct Taken {
+    /// The job.
+    pub name: JobName,
+    /// What it needs, as far as it is known.
+    pub needs: Needs,
+    /// The job as its log says.
+    pub job: Box<Folded>,
 }
 
 /// Takes the next job for which this host has a place by its card; `None` if none can be taken now. It may wait for
@@ -251,11 +289,7 @@ impl State {
 /// # Errors
 ///
 /// Returns an error when the fate of a claim is unknown. The job stays in the queue then.
-pub async fn take_next(
-    queue: &Queue,
-    logs: &Logs,
-    presence: &Presence,
-) -> Result<Option<(JobName, Box<Folded>)>, StoreError> {
+pub async fn take_next(queue: &Queue, logs: &Logs, presence: &Presence) -> Result<Option<Taken>, StoreError> {
     loop {
         if !presence.may_begin() {
             return Ok(None);
@@ -267,10 +301,10 @@ pub async fn take_next(
             Next::Wait(time) => sleep(time).await,
             Next::Take(name) => match logs.take(&name, |owner| presence.is_over(owner)).await {
                 Ok(Take::Taken(job)) => {
-                    queue.claimed(&name, true);
-                    return Ok(Some((name, job)));
+                    let needs = queue.won(&name).unwrap_or_default();
+                    return Ok(Some(Taken { name, needs, job }));
                 }
-                Ok(Take::Lost | Take::NotFree(_)) => queue.claimed(&name, false),
+                Ok(Take::Lost | Take::NotFree(_)) => queue.lost(),
                 Err(error) => {
                     queue.unclaimed(&name);
                     return Err(error);
@@ -334,7 +368,7 @@ mod tests {
         assert_eq!(queue.waiting(), 5);
         let order: Vec<_> = std::iter::from_fn(|| take(&queue, &[], false)).collect();
         assert_eq!(order, ["x1", "y1", "x2", "y2", "x3"]);
-        queue.claimed(&seen("x", "x1", 1, Holder::Waiting).name, true);
+        queue.won(&seen("x", "x1", 1, Holder::Waiting).name);
         queue.hear(&seen("y", "y1", 6, Holder::Held(owner("b"))), &owner("a"));
         assert_eq!(queue.waiting(), 3);
     }
@@ -360,8 +394,7 @@ mod tests {
         assert_eq!(take(&queue, &[], false), None);
         assert_eq!(queue.waiting(), 0);
         assert_eq!(take(&queue, &[], true), Some("x1".to_owned()));
-        let name = seen("x", "x1", 1, Holder::Waiting).name;
-        queue.claimed(&name, false);
+        queue.lost();
         assert_eq!(take(&queue, &[], true), None, "a lost job waits until the log tells more");
         queue.hear(&seen("x", "x1", 2, Holder::Held(owner("c"))), &owner("a"));
         assert_eq!(take(&queue, &[], true), Some("x1".to_owned()));
@@ -391,6 +424,24 @@ mod tests {
         queue.hear(&seen("x", "x3", 11, Holder::Waiting), &owner("a"));
         let counted: Vec<(String, (u64, u64))> = counts(&queue);
         assert_eq!(counted, [("x".to_owned(), (2, 1)), ("y".to_owned(), (1, 0))]);
+    }
+
+    #[test]
+    fn hosts_whose_sessions_end_at_once_share_the_jobs_that_have_waited_for_long() {
+        let queue = Queue::default();
+        for job in 0..20 {
+            queue.hear(&seen("x", &format!("j{job}"), job, Holder::Waiting), &owner("a"));
+        }
+        let full = Card { places: BTreeMap::from([("api".to_owned(), 0)]), ..Card::default() };
+        let hosts = [("b".to_owned(), full.clone())];
+        for (_, open) in queue.state().jobs.values_mut() {
+            open.since = open.since.checked_sub(STEP * 2).unwrap();
+        }
+        assert_eq!(queue.next(&owner("a"), &full, &hosts, |_| false), Next::Nothing);
+        // The other host's card does not say yet that it has places.
+        let next = queue.next(&owner("a"), &card("api"), &hosts, |_| false);
+        let Next::Take(name) = next else { panic!("{next:?}") };
+        assert!(rank("a", &name) > rank("b", &name));
     }
 
     #[test]

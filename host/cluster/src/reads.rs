@@ -1,10 +1,20 @@
 //! Lets a request see all that was stored before it, at whichever host that was.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
-use tokio::sync::{Mutex, watch};
+use tokio::{
+    sync::{Mutex, watch},
+    time::{sleep, timeout},
+};
 
-use crate::{error::StoreError, link::Link, streams::LOG};
+use crate::{link::Link, streams::LOG};
+
+/// How long an answer is waited for, and the pause before the next question.
+const ANSWER: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How far this host has followed a stream, compared with how far the stream is.
 pub struct Reads {
@@ -40,25 +50,31 @@ impl Reads {
         self.heard.clone()
     }
 
-    /// Waits until this host has heard of all that was stored before this call. The leader of the stream says how far
+    /// Waits until this host has heard of all that was stored before this call, as long as that takes. The leader of the stream says how far
     /// that is; one question is asked for all callers who came before it. A leader that its followers have left without
     /// its knowledge may answer with too little, which takes a partition between NATS servers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when the stream cannot be asked.
-    pub async fn all_of_now(&self) -> Result<(), StoreError> {
+    pub async fn all_of_now(&self) {
         let before = self.asked.load(Ordering::SeqCst);
         let sequence = {
             let mut last = self.last.lock().await;
             if last.question <= before {
                 let question = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
-                *last = Answer { question, sequence: self.link.last_sequence(self.stream).await? };
+                *last = Answer { question, sequence: self.ask().await };
             }
             last.sequence
         };
         // The sender is this, so there is an end only with it.
         let _ = self.heard.subscribe().wait_for(|heard| *heard >= sequence).await;
-        Ok(())
+    }
+
+    /// Asks for the last sequence of the stream until there is an answer: after the death of a leader, the next one does
+    /// not know what its clients have asked before.
+    async fn ask(&self) -> u64 {
+        loop {
+            if let Ok(Ok(sequence)) = timeout(ANSWER, self.link.last_sequence(self.stream)).await {
+                return sequence;
+            }
+            sleep(PAUSE).await;
+        }
     }
 }

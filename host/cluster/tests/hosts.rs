@@ -11,7 +11,7 @@ use std::{
 
 use common::*;
 use guild_cluster::{
-    claims::{Queue, take_next},
+    claims::{Queue, Taken, take_next},
     error::StoreError,
     log::{JobName, Logs, Take},
     presence::{Card, Identity, Presence, read_cards},
@@ -44,7 +44,7 @@ async fn follow(nats: &Nats, logs: &Logs) -> (Arc<Queue>, JoinSet<()>) {
 /// Takes jobs until there are none.
 async fn take_all(queue: &Queue, logs: &Logs, presence: &Presence) -> Vec<JobName> {
     let mut taken = Vec::new();
-    while let Some((name, job)) = take_next(queue, logs, presence).await.unwrap() {
+    while let Some(Taken { name, job, .. }) = take_next(queue, logs, presence).await.unwrap() {
         assert_eq!(job.standing.holder, Holder::Held(logs.own().clone()));
         taken.push(name);
     }
@@ -96,7 +96,7 @@ async fn jobs_of_a_silent_host_are_taken_by_another_and_the_silent_one_learns_th
     }
     assert!(silent_since.elapsed() >= TIMES.silent - TIMES.refresh * 2);
     queue.orphan(|owner| here.is_over(owner));
-    let (taken, _) = take_next(&queue, &b, &here).await.unwrap().unwrap();
+    let Taken { name: taken, .. } = take_next(&queue, &b, &here).await.unwrap().unwrap();
     assert_eq!(taken, name);
     assert!(writer.settled(None).await.is_ok(), "nothing was recorded since");
     writer.record(guild_cluster::record::Record::add("log.txt", "late"));

@@ -3,7 +3,7 @@
 pub(crate) mod published;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -17,7 +17,7 @@ use cap_std::fs::Dir;
 use futures::future::join_all;
 use guild_cluster::{
     buckets::memory::Memory,
-    claims::{Queue, take_next},
+    claims::{Queue, Taken, take_next},
     ledger::MemberJobs,
     link::Link,
     log::{JobName, Logs},
@@ -41,6 +41,7 @@ use guild_jobs::{
     Accepted, JobStore, Ledger,
     memory::shelf::{NoteFiles, Shelf},
 };
+use guild_session::queue::Permit;
 use guild_telemetry::{ClusterFigures, record};
 use guild_trust::seal::Seals;
 use jiff::Timestamp;
@@ -97,6 +98,8 @@ pub(crate) struct Cluster {
     ended: Mutex<VecDeque<(Instant, JobName)>>,
     /// Notified when a member is added, whose jobs have to be heard of.
     added: Notify,
+    /// The places of jobs that this host has taken, until their sessions begin.
+    places: Mutex<HashMap<JobName, Permit<MemberKey>>>,
     /// Notified when there may be a job to take.
     waiting: Notify,
     /// Whether the jobs that there were at the start are known.
@@ -169,6 +172,7 @@ impl Cluster {
             members: Mutex::default(),
             ended: Mutex::default(),
             added: Notify::new(),
+            places: Mutex::default(),
             waiting: Notify::new(),
             caught_up: watch::Sender::new(false),
             directory: path,
@@ -225,10 +229,8 @@ impl Cluster {
         if !self.may_begin() {
             return;
         }
-        match timeout(READ, self.reads.all_of_now()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(e)) => tracing::debug!("a request may not see the last changes: {e}"),
-            Err(_) => tracing::debug!("a request may not see the last changes: the store does not answer"),
+        if timeout(READ, self.reads.all_of_now()).await.is_err() {
+            tracing::debug!("a request may not see the last changes: the store does not answer");
         }
     }
 
@@ -419,6 +421,10 @@ impl Cluster {
     fn hear(&self, seen: &JobSeen) {
         let own = self.logs.own();
         self.queue.hear(seen, own);
+        let is_held = matches!(&seen.standing.holder, Holder::Held(owner) if owner == own);
+        if !is_held {
+            self.places().remove(&seen.name);
+        }
         let served = self.members().get(&seen.name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
         if let Some((jobs, Some(store))) = served {
             match jobs.news(seen) {
@@ -426,7 +432,8 @@ impl Cluster {
                 Err(e) => tracing::error!(job = %seen.name.job, "{e}"),
             }
         }
-        if seen.standing.holder == Holder::Waiting {
+        // A job that has ended here leaves its place to another.
+        if seen.standing.holder == Holder::Waiting || (seen.writer == *own && !is_held) {
             self.waiting.notify_one();
         }
     }
@@ -455,7 +462,11 @@ impl Cluster {
     }
 
     /// Takes jobs that wait, and those of dead hosts, as long as this host has room for them.
-    pub(crate) async fn take_jobs(self: Arc<Self>, room: impl Fn() -> Room + Send + 'static) {
+    pub(crate) async fn take_jobs(
+        self: Arc<Self>,
+        room: impl Fn() -> Room + Send + 'static,
+        reserve: impl Fn(&MemberKey, &str) -> Option<Permit<MemberKey>> + Send + 'static,
+    ) {
         let mut hosts = self.presence.changes();
         loop {
             let Room { places, members } = room();
@@ -465,8 +476,9 @@ impl Cluster {
                 continue;
             }
             match take_next(&self.queue, &self.logs, &self.presence).await {
-                Ok(Some((name, job))) => {
-                    self.adopt(name, job).await;
+                Ok(Some(Taken { name, needs, job })) => {
+                    let place = reserve(&name.member, &needs.runtime);
+                    self.adopt(name, job, place).await;
                     continue;
                 }
                 Ok(None) => {}
@@ -503,8 +515,17 @@ impl Cluster {
         }
     }
 
-    /// Carries a job out that this host has taken.
-    async fn adopt(&self, name: JobName, taken: Box<Folded>) {
+    /// The place that was reserved for the session of a job when this host took it.
+    pub(crate) fn reserved(&self, member: &MemberKey, job: &JobId) -> Option<Permit<MemberKey>> {
+        self.places().remove(&JobName { member: member.clone(), job: job.clone() })
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<JobName, Permit<MemberKey>>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries a job out that this host has taken, in its place, if there is one for it.
+    async fn adopt(&self, name: JobName, taken: Box<Folded>, place: Option<Permit<MemberKey>>) {
         let served = self.members().get(&name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
         let Some((jobs, Some(store))) = served else {
             return tracing::error!(job = %name.job, "the job was taken, and its member {} is not here", name.member);
@@ -512,6 +533,8 @@ impl Cluster {
         if taken.standing.epoch > 1 {
             self.takeovers.fetch_add(1, Ordering::Relaxed);
         }
+        // What the host tells of its places is right before the session begins.
+        self.places().extend(place.map(|place| (name.clone(), place)));
         let adopted = spawn_blocking(move || {
             let hold = jobs.hold(&name.job, &taken);
             let why = match store.adopt(&name.job, hold.clone()) {

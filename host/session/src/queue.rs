@@ -92,13 +92,6 @@ impl<K: Key> FairQueue<K> {
         load
     }
 
-    /// Whether a member would be granted a permit at once.
-    pub fn has_room(&self, member: &K) -> bool {
-        let state = self.state();
-        let held = state.members.get(member).map_or(0, |member| member.held);
-        state.turns.is_empty() && state.free > 0 && held < self.permits_of_member
-    }
-
     /// Takes permits if they are free and no request waits.
     pub fn try_acquire(self: &Arc<Self>, member: &K, permits: u32) -> Option<Permit<K>> {
         let mut state = self.state();

@@ -36,8 +36,8 @@ use crate::{
 const PREFIX: &str = "$KV.guild_memory.";
 /// The subjects of compactions, one for each scope: the host that compacts its notes.
 const COMPACTION: &str = "$KV.guild_memory._compaction.";
-/// How long a write is tried.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a write is tried, and the notes are waited for: NATS elects another leader in less.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// The pause before a note is read again from a server that lags.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -124,7 +124,7 @@ impl Memory {
     /// Returns an error when the store does not answer.
     pub async fn all_of_now(&self) -> Result<(), StoreError> {
         let late = |_| StoreError::Unreachable(format!("the notes are not up to date after {} s", PATIENCE.as_secs()));
-        timeout(PATIENCE, self.reads.all_of_now()).await.map_err(late)?
+        timeout(PATIENCE, self.reads.all_of_now()).await.map_err(late)
     }
 }
 

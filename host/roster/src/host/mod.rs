@@ -260,8 +260,12 @@ impl Host {
             let configured = opener.clone();
             reconciling.spawn(cluster.clone().tell_settings(move || configured.context().config.clone()));
             cluster.caught_up().await;
-            let opener = opener.clone();
-            reconciling.spawn(cluster.clone().take_jobs(move || room(&opener)));
+            let (opener, places) = (opener.clone(), opener.clone());
+            let reserve = move |member: &MemberKey, runtime: &str| {
+                let slot = places.context().resources.runtimes.get(runtime.parse().ok()?).ok()?;
+                slot.queue.try_acquire(member, 1)
+            };
+            reconciling.spawn(cluster.clone().take_jobs(move || room(&opener), reserve));
         }
         if let Some(hall) = &hall {
             hall.set_tidy_after(config.tidy_after);

@@ -285,10 +285,15 @@ impl Work {
             Some(place) => place,
             None => {
                 let slot = self.context.resources.runtimes.get(agent)?;
-                if self.context.cluster.is_some() && !slot.queue.has_room(&self.data.key) {
-                    self.wait_anywhere().await?;
-                }
-                let permit = permit(&slot, &self.job, agent, &self.data.key).await?;
+                let permit = match slot.queue.try_acquire(&self.data.key, 1) {
+                    Some(permit) => permit,
+                    None => {
+                        if self.context.cluster.is_some() {
+                            self.wait_anywhere().await?;
+                        }
+                        permit(&slot, &self.job, agent, &self.data.key).await?
+                    }
+                };
                 (slot, permit)
             }
         };
@@ -586,7 +591,11 @@ async fn resumed(
             turn = resumptions.turn(job) => turn,
             () = job.cancelled().cancelled() => return Err(RunError::Cancelled),
         };
-        let permit = permit(&slot, job, agent, member).await?;
+        let reserved = context.cluster.as_ref().and_then(|cluster| cluster.reserved(member, job.id()));
+        let permit = match reserved {
+            Some(permit) => permit,
+            None => permit(&slot, job, agent, member).await?,
+        };
         if let Some(trial) = resumptions.trial(turn) {
             trial.begin(job, Duration::from_secs(context.limits.resume_trial_seconds.into())).await;
             return Ok((slot, permit));

@@ -107,6 +107,8 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
         };
         let Ok(Some(plan)) = read.await else { return };
         if let Plan::Conversation(_) = plan.plan {
+            // It takes a place for each turn.
+            let _ = member.context.cluster.as_ref().and_then(|cluster| cluster.reserved(member.key(), job.id()));
             let conversing = member.data.converse(job.id());
             return conversation::hold(job, (permit, under_way, conversing)).await;
         }
