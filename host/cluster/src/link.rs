@@ -15,6 +15,7 @@ use async_nats::{
     jetstream::{
         self, Context,
         context::{CreateStreamErrorKind, GetStreamErrorKind},
+        stream::LastRawMessageErrorKind,
     },
 };
 use bytes::Bytes;
@@ -32,7 +33,7 @@ use crate::{
     error::StoreError,
     rules::{Settled, settle},
     setup::inbox,
-    streams::{Capacity, LOG, NAMES, all, check, named},
+    streams::{Capacity, LOG, NAMES, all, check, named, subjects},
 };
 
 /// The header with the id of a message, which its writer chooses: `HOST#INCARNATION.N`.
@@ -330,6 +331,24 @@ impl Link {
         let unreachable = |e: String| StoreError::Unreachable(format!("the stream {stream}: {e}"));
         let stream = self.context.get_stream(stream).await.map_err(|e| unreachable(e.to_string()))?;
         Ok(stream.cached_info().state.last_sequence)
+    }
+
+    /// Whether the leader of a stream has a message after a sequence.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error when the leader cannot be asked.
+    pub(crate) async fn has_after(&self, stream: &str, sequence: u64) -> Result<bool, StoreError> {
+        let unreachable = |e: String| StoreError::Unreachable(format!("the stream {stream}: {e}"));
+        let found = self.context.get_stream_no_info(stream).await.map_err(|e| unreachable(e.to_string()))?;
+        match found.get_first_raw_message_by_subject(subjects(stream), sequence + 1).await {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(false),
+            Err(e) => {
+                let denied = self.denials.take(&format!("$JS.API.STREAM.MSG.GET.{stream}"));
+                Err(denied.unwrap_or_else(|| unreachable(e.to_string())))
+            }
+        }
     }
 
     /// The state of all streams.

@@ -207,6 +207,7 @@ fn user_of(host: &str, user: &User) -> String {
     for stream in NAMES {
         publish.push(format!("$JS.API.STREAM.INFO.{stream}"));
         publish.push(format!("$JS.API.DIRECT.GET.{stream}"));
+        publish.push(format!("$JS.API.STREAM.MSG.GET.{stream}"));
         publish.push(format!("$JS.API.CONSUMER.CREATE.{stream}"));
         publish.push(format!("$JS.API.CONSUMER.CREATE.{stream}.>"));
         publish.push(format!("$JS.FC.{stream}.>"));

@@ -7,7 +7,10 @@ use async_nats::jetstream::consumer::{
     push::{Ordered, OrderedConfig},
 };
 use futures::StreamExt as _;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use crate::{
     error::StoreError,
@@ -19,7 +22,7 @@ use crate::{
     streams::{LOG, job_of, subjects},
 };
 
-/// The pause before a consumer that failed is made again.
+/// The pause before a consumer that failed is made again, and before the leader of a stream is asked again for its end.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Something that a watch has seen.
@@ -43,7 +46,7 @@ pub(crate) struct Watch {
     returned: u64,
     /// The last sequence of the stream when the consumer was made.
     made_at: u64,
-    /// Whether there is no message after the last one, or none at all.
+    /// Whether the server with the consumer has no further message. It may lag behind the stream's leader.
     is_last: bool,
     is_caught_up: bool,
 }
@@ -56,7 +59,8 @@ impl Watch {
 
     /// Begins with the first message after a sequence.
     pub(crate) fn after(link: Link, stream: &'static str, headers_only: bool, sequence: u64) -> Self {
-        Self::new(link, stream, headers_only, DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 })
+        let policy = DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 };
+        Self { returned: sequence, ..Self::new(link, stream, headers_only, policy) }
     }
 
     /// Tells up to which sequence all messages have been handled.
@@ -82,16 +86,17 @@ impl Watch {
     /// The next message; those before it have been handled. Waits as long as the store is away.
     pub(crate) async fn next(&mut self) -> Seen {
         loop {
-            if self.is_last {
-                // The last messages of the stream may be gone: those of deleted jobs go after a while.
-                self.returned = self.returned.max(self.made_at);
+            if self.is_last && self.returned < self.made_at && self.ends_here().await {
+                self.returned = self.made_at;
             }
-            if let Some(heard) = &self.heard {
-                heard.send_if_modified(|heard| replace(heard, self.returned) != self.returned);
-            }
-            if self.is_last && !self.is_caught_up {
+            let is_behind = self.returned < self.made_at;
+            if self.is_last && !is_behind && !self.is_caught_up {
                 self.is_caught_up = true;
                 return Seen::CaughtUp;
+            }
+            // Before, the last message of a subject may still be to come, with those of before it gone.
+            if let Some(heard) = self.heard.as_ref().filter(|_| self.is_caught_up) {
+                heard.send_if_modified(|heard| replace(heard, self.returned) != self.returned);
             }
             let Some(messages) = &mut self.messages else {
                 match self.consume().await {
@@ -103,7 +108,14 @@ impl Watch {
                 }
                 continue;
             };
-            match messages.next().await {
+            let next = if self.is_last && is_behind {
+                // The stream may come to end here: the messages of deleted jobs go after a while.
+                let Ok(next) = timeout(PAUSE, messages.next()).await else { continue };
+                next
+            } else {
+                messages.next().await
+            };
+            match next {
                 Some(Ok(message)) => {
                     if let Some((message, pending)) = Message::delivered(message) {
                         self.policy = DeliverPolicy::ByStartSequence { start_sequence: message.sequence + 1 };
@@ -120,6 +132,13 @@ impl Watch {
         }
     }
 
+    /// Whether the stream's leader has no message after the last one that was returned.
+    async fn ends_here(&mut self) -> bool {
+        let first = self.link.has_after(self.stream, self.returned).await;
+        let has_more = first.inspect_err(|e| tracing::info!("the end of the stream {} is not known: {e}", self.stream));
+        !has_more.unwrap_or(true)
+    }
+
     /// Makes the consumer, and returns the number of messages that there are for it.
     async fn consume(&mut self) -> Result<u64, StoreError> {
         let unreachable = |e: String| StoreError::Unreachable(format!("following {}: {e}", self.stream));
@@ -130,9 +149,7 @@ impl Watch {
             deliver_policy: self.policy,
             ..OrderedConfig::default()
         };
-        if self.heard.is_some() {
-            self.made_at = self.link.last_sequence(self.stream).await?;
-        }
+        self.made_at = self.link.last_sequence(self.stream).await?;
         let made = self.link.context().create_consumer_on_stream(config, self.stream).await;
         let denied = || self.link.denied(&format!("$JS.API.CONSUMER.CREATE.{}", self.stream));
         let consumer = made.map_err(|e| denied().unwrap_or_else(|| unreachable(e.to_string())))?;

@@ -143,6 +143,22 @@ async fn a_host_that_starts_during_an_outage_has_its_notes_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_has_all_notes_where_the_last_messages_of_their_stream_are_gone() {
+    let (nats, link) = single().await;
+    let (here, at_a) = (notes(link, "a"), TempDir::new(ambient_authority()).unwrap());
+    let a = memory(&here, &at_a).await;
+    let stored = spawn_blocking(move || ["stays", "goes"].map(|key| a.store(key, "a note", None).unwrap()));
+    stored.await.unwrap();
+    let administrator = async_nats::jetstream::new(async_nats::connect(nats.urls()).await.unwrap());
+    let stream = administrator.get_stream("KV_guild_memory").await.unwrap();
+    stream.purge().filter("$KV.guild_memory.*.goes").await.unwrap();
+    let (there, at_b) = (notes(connect(&nats, "b").await, "b"), TempDir::new(ambient_authority()).unwrap());
+    let b = memory(&there, &at_b).await;
+    there.all_of_now().await.unwrap();
+    assert_eq!((b.load("stays").unwrap().as_deref(), b.load("goes").unwrap()), (Some("a note"), None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_read() {
     let (nats, link) = single().await;
     let other = connect(&nats, "b").await;

@@ -7,7 +7,10 @@ pub(crate) mod stale_locks;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
+
+use tokio::sync::Mutex;
 
 use self::{
     rules::{RULES_BYTES, RulesUsage, Whose, check_file, check_rules, is_rules_file, too_large},
@@ -28,6 +31,8 @@ pub struct Repository {
     pub(crate) path: PathBuf,
     /// The repository's data, which all worktrees share.
     pub(crate) data: PathBuf,
+    /// Held by runs of `git worktree`: one fails where it reads the data of a worktree that another one is making.
+    pub(crate) worktrees: Arc<Mutex<()>>,
     default_branch: String,
 }
 
@@ -95,7 +100,7 @@ impl Repository {
         if top != path {
             return Err(GitError::NotTheTop { path, top });
         }
-        let mut this = Self { git: git.clone(), path, data, default_branch: String::new() };
+        let mut this = Self { git: git.clone(), path, data, worktrees: Arc::default(), default_branch: String::new() };
         this.check_info()?;
         if this.call(&["for-each-ref", "--count=1", "refs/heads"]).run().await?.is_empty() {
             return Err(GitError::NoCommit { path: this.path });

@@ -163,9 +163,10 @@ impl Repository {
         if let Found::Half(_) = self.found(dir)? {
             self.discard(dir).await?;
         }
-        let add = || {
+        let add = async || {
+            let _alone = self.worktrees.lock().await;
             let add = self.call(&["worktree", "add", "--no-checkout", "--quiet", "--"]);
-            add.arg(dir).arg(Self::short(branch)).run()
+            add.arg(dir).arg(Self::short(branch)).run().await
         };
         if let Err(error) = add().await {
             self.make_room(dir, branch, error).await?;
@@ -253,11 +254,13 @@ impl Repository {
     async fn forget(&self, dir: &Path) -> Result<(), GitError> {
         // Git does not consider an empty directory as gone. A directory that is not empty stays.
         let _ = fs::remove_dir(dir);
+        let _alone = self.worktrees.lock().await;
         self.call(&["worktree", "remove", "-f", "-f", "--"]).arg(dir).run().await.map(drop)
     }
 
     /// All worktrees with the full names of their branches.
     async fn listed_worktrees(&self) -> Result<Vec<(PathBuf, Option<String>)>, GitError> {
+        let _alone = self.worktrees.lock().await;
         let listed = self.call(&["worktree", "list", "--porcelain", "-z"]).run().await?;
         let mut worktrees = Vec::new();
         for field in String::from_utf8_lossy(&listed).split('\0') {
