@@ -26,6 +26,8 @@ use crate::{
 
 /// How long a host that has a place waits for each host that ranks higher, since that host has taken a job.
 const STEP: Duration = Duration::from_millis(100);
+/// How long a host that has a place waits at most, however many jobs other hosts take meanwhile.
+const MOST_WAIT: Duration = Duration::from_secs(1);
 /// The jobs of a member that are considered at once, oldest first.
 const CONSIDERED: usize = 256;
 
@@ -97,8 +99,8 @@ pub struct Claims {
 /// The next step of a host that has free places.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Take this job now, and tell the outcome with [`Queue::claimed`].
-    Take(JobName),
+    /// Take this job now, which needs this.
+    Take(JobName, Needs),
     /// Nothing is due before this time has passed.
     Wait(Duration),
     /// Nothing can be taken until the queue or the hosts change.
@@ -133,8 +135,8 @@ impl Queue {
             Some((_, open)) if open.holder == holder => open.needs.clone_from(&seen.needs),
             _ => {
                 state.taking.remove(&seen.name);
-                state.remove(&seen.name);
-                if let Some(owner) = &holder {
+                let was_open = state.remove(&seen.name).is_some();
+                if let Some(owner) = holder.as_ref().filter(|_| was_open) {
                     state.takes.insert(owner.host.clone(), Instant::now());
                 }
                 state.waiting += usize::from(holder.is_none());
@@ -203,7 +205,8 @@ impl Queue {
                 let own_rank = rank(&own.host, name);
                 let (mut higher, mut full) = (0, 0);
                 // A job that has waited for long is as new to a host whose sessions have just ended, as they have at others.
-                let mut idle = open.since.elapsed().min(free.elapsed());
+                let waited = open.since.elapsed().min(free.elapsed());
+                let mut idle = waited;
                 for (host, card) in others.filter(|(host, _)| rank(host, name) > own_rank) {
                     // Its card is some seconds old, so it may have a place by now.
                     if has_place(&open.needs, card) {
@@ -214,28 +217,28 @@ impl Queue {
                     // A host that is taking jobs comes to this one soon.
                     idle = state.takes.get(host).map_or(idle, |take| idle.min(take.elapsed()));
                 }
-                let left = (STEP * (higher + full)).saturating_sub(idle);
+                let left = (STEP * (higher + full)).saturating_sub(idle).min(MOST_WAIT.saturating_sub(waited));
                 if left.is_zero() {
-                    due = Some(name.clone());
+                    due = Some((name.clone(), open.needs.clone()));
                     break;
                 }
                 wait = Some(wait.map_or(left, |wait| wait.min(left)));
             }
-            if let Some(name) = due {
+            if let Some((name, needs)) = due {
                 state.taking.insert(name.clone());
                 state.last = Some(member);
-                return Next::Take(name);
+                return Next::Take(name, needs);
             }
         }
         wait.map_or(Next::Nothing, Next::Wait)
     }
 
-    /// Counts a claim that was won, and returns what the job needs.
-    pub fn won(&self, name: &JobName) -> Option<Needs> {
+    /// Counts a claim that was won.
+    pub fn won(&self, name: &JobName) {
         self.claims.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         state.taking.remove(name);
-        state.remove(name).map(|open| open.needs)
+        state.remove(name);
     }
 
     /// Counts a claim that another host won. The job is passed over until the log tells of its new holder.
@@ -244,7 +247,7 @@ impl Queue {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts a job back whose claim could not be decided.
+    /// Puts a job back that was not claimed, or whose claim could not be decided.
     pub fn unclaimed(&self, name: &JobName) {
         self.state().taking.remove(name);
     }
@@ -274,22 +277,27 @@ impl State {
 }
 
 /// A job that this host has taken.
-pub struct Taken {
+pub struct Taken<P> {
     /// The job.
     pub name: JobName,
-    /// What it needs, as far as it is known.
-    pub needs: Needs,
     /// The job as its log says.
     pub job: Box<Folded>,
+    /// The place that was reserved for it.
+    pub place: P,
 }
 
-/// Takes the next job for which this host has a place by its card; `None` if none can be taken now. It may wait for
-/// hosts that rank higher.
+/// Takes the next job for which this host has a place by its card, and for which `reserve` finds it; `None` if none can
+/// be taken now. It may wait for hosts that rank higher.
 ///
 /// # Errors
 ///
 /// Returns an error when the fate of a claim is unknown. The job stays in the queue then.
-pub async fn take_next(queue: &Queue, logs: &Logs, presence: &Presence) -> Result<Option<Taken>, StoreError> {
+pub async fn take_next<P>(
+    queue: &Queue,
+    logs: &Logs,
+    presence: &Presence,
+    reserve: impl Fn(&MemberKey, &Needs) -> Option<P>,
+) -> Result<Option<Taken<P>>, StoreError> {
     loop {
         if !presence.may_begin() {
             return Ok(None);
@@ -299,17 +307,24 @@ pub async fn take_next(queue: &Queue, logs: &Logs, presence: &Presence) -> Resul
         match queue.next(logs.own(), &presence.card(), &hosts, |owner| presence.is_over(owner)) {
             Next::Nothing => return Ok(None),
             Next::Wait(time) => sleep(time).await,
-            Next::Take(name) => match logs.take(&name, |owner| presence.is_over(owner)).await {
-                Ok(Take::Taken(job)) => {
-                    let needs = queue.won(&name).unwrap_or_default();
-                    return Ok(Some(Taken { name, needs, job }));
-                }
-                Ok(Take::Lost | Take::NotFree(_)) => queue.lost(),
-                Err(error) => {
+            Next::Take(name, needs) => {
+                // A session that began here meanwhile may have the place.
+                let Some(place) = reserve(&name.member, &needs) else {
                     queue.unclaimed(&name);
-                    return Err(error);
+                    return Ok(None);
+                };
+                match logs.take(&name, |owner| presence.is_over(owner)).await {
+                    Ok(Take::Taken(job)) => {
+                        queue.won(&name);
+                        return Ok(Some(Taken { name, job, place }));
+                    }
+                    Ok(Take::Lost | Take::NotFree(_)) => queue.lost(),
+                    Err(error) => {
+                        queue.unclaimed(&name);
+                        return Err(error);
+                    }
                 }
-            },
+            }
         }
     }
 }
@@ -353,7 +368,7 @@ mod tests {
 
     fn take(queue: &Queue, hosts: &[(String, Card)], is_over: bool) -> Option<String> {
         match queue.next(&owner("a"), &card("api"), hosts, |_| is_over) {
-            Next::Take(name) => Some(name.job.to_string()),
+            Next::Take(name, _) => Some(name.job.to_string()),
             _ => None,
         }
     }
@@ -440,8 +455,36 @@ mod tests {
         assert_eq!(queue.next(&owner("a"), &full, &hosts, |_| false), Next::Nothing);
         // The other host's card does not say yet that it has places.
         let next = queue.next(&owner("a"), &card("api"), &hosts, |_| false);
-        let Next::Take(name) = next else { panic!("{next:?}") };
+        let Next::Take(name, _) = next else { panic!("{next:?}") };
         assert!(rank("a", &name) > rank("b", &name));
+    }
+
+    #[test]
+    fn a_host_with_a_place_waits_a_second_at_most_while_another_takes_job_after_job() {
+        let queue = Queue::default();
+        let is_others = |job: &String| {
+            let name = seen("x", job, 1, Holder::Waiting).name;
+            rank("b", &name) > rank("a", &name)
+        };
+        let job = (0..).map(|nth| format!("j{nth}")).find(is_others).unwrap();
+        queue.hear(&seen("x", &job, 1, Holder::Waiting), &owner("a"));
+        let hosts = [("b".to_owned(), card("api"))];
+        let waited = |time: Duration| {
+            let mut state = queue.state();
+            state.free = Instant::now().checked_sub(time);
+            state.jobs.values_mut().for_each(|(_, open)| open.since = Instant::now().checked_sub(time).unwrap());
+        };
+        // A job that `b` was given by its caller was nobody else's.
+        waited(STEP * 2);
+        queue.hear(&seen("x", "given", 2, Holder::Held(owner("b"))), &owner("a"));
+        assert_eq!(take(&queue, &hosts, false).as_ref(), Some(&job));
+        queue.unclaimed(&seen("x", &job, 1, Holder::Waiting).name);
+        waited(STEP * 2);
+        queue.hear(&seen("x", "taken", 3, Holder::Waiting), &owner("a"));
+        queue.hear(&seen("x", "taken", 4, Holder::Held(owner("b"))), &owner("a"));
+        assert_eq!(take(&queue, &hosts, false), None);
+        waited(MOST_WAIT);
+        assert_eq!(take(&queue, &hosts, false), Some(job));
     }
 
     #[test]

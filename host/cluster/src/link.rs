@@ -326,11 +326,16 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// Returns an error when the stream cannot be asked for.
+    /// Returns an error when the stream cannot be asked for, and while it has no leader.
     pub(crate) async fn last_sequence(&self, stream: &str) -> Result<u64, StoreError> {
         let unreachable = |e: String| StoreError::Unreachable(format!("the stream {stream}: {e}"));
         let stream = self.context.get_stream(stream).await.map_err(|e| unreachable(e.to_string()))?;
-        Ok(stream.cached_info().state.last_sequence)
+        let info = stream.cached_info();
+        // In an election, a server may answer that has not applied what the last leader has acknowledged.
+        match &info.cluster {
+            Some(cluster) if cluster.leader.is_none() => Err(unreachable("it has no leader now".to_owned())),
+            _ => Ok(info.state.last_sequence),
+        }
     }
 
     /// Whether the leader of a stream has a message after a sequence.

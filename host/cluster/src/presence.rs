@@ -298,7 +298,7 @@ impl Presence {
     }
 
     /// Whether this life is not over, and its last refresh was acknowledged a short time ago.
-    fn is_heard(&self) -> bool {
+    pub fn is_heard(&self) -> bool {
         self.shared.dead.borrow().is_none()
             && may_begin(now().saturating_sub(self.shared.state().sent), &self.shared.times)
     }

@@ -117,7 +117,11 @@ impl Watch {
             };
             match next {
                 Some(Ok(message)) => {
-                    if let Some((message, pending)) = Message::delivered(message) {
+                    let Some((message, pending)) = Message::delivered(message) else { continue };
+                    if message.sequence <= self.returned {
+                        // The client makes a consumer that has had no message again from the first of all on.
+                        self.messages = None;
+                    } else {
                         self.policy = DeliverPolicy::ByStartSequence { start_sequence: message.sequence + 1 };
                         (self.is_last, self.returned) = (pending == 0, message.sequence);
                         return Seen::Message(message);
@@ -135,7 +139,7 @@ impl Watch {
     /// Whether the stream's leader has no message after the last one that was returned.
     async fn ends_here(&mut self) -> bool {
         let first = self.link.has_after(self.stream, self.returned).await;
-        let has_more = first.inspect_err(|e| tracing::info!("the end of the stream {} is not known: {e}", self.stream));
+        let has_more = first.inspect_err(|e| tracing::warn!("the end of the stream {} is not known: {e}", self.stream));
         !has_more.unwrap_or(true)
     }
 

@@ -44,7 +44,7 @@ async fn follow(nats: &Nats, logs: &Logs) -> (Arc<Queue>, JoinSet<()>) {
 /// Takes jobs until there are none.
 async fn take_all(queue: &Queue, logs: &Logs, presence: &Presence) -> Vec<JobName> {
     let mut taken = Vec::new();
-    while let Some(Taken { name, job, .. }) = take_next(queue, logs, presence).await.unwrap() {
+    while let Some(Taken { name, job, .. }) = take_next(queue, logs, presence, |_, _| Some(())).await.unwrap() {
         assert_eq!(job.standing.holder, Holder::Held(logs.own().clone()));
         taken.push(name);
     }
@@ -86,7 +86,8 @@ async fn jobs_of_a_silent_host_are_taken_by_another_and_the_silent_one_learns_th
     let here = join(&link, &b, 10).await;
     let (queue, _task) = follow(&nats, &b).await;
     assert!(!here.is_over(a.own()), "the host is alive");
-    assert!(take_next(&queue, &b, &here).await.unwrap().is_none());
+    let has_place = |_: &_, _: &_| Some(());
+    assert!(take_next(&queue, &b, &here, has_place).await.unwrap().is_none());
     // The host's refreshes end, as those of a host that is lost.
     let silent_since = Instant::now();
     drop(gone);
@@ -96,7 +97,9 @@ async fn jobs_of_a_silent_host_are_taken_by_another_and_the_silent_one_learns_th
     }
     assert!(silent_since.elapsed() >= TIMES.silent - TIMES.refresh * 2);
     queue.orphan(|owner| here.is_over(owner));
-    let Taken { name: taken, .. } = take_next(&queue, &b, &here).await.unwrap().unwrap();
+    let none = take_next(&queue, &b, &here, |_, _| None::<()>).await.unwrap();
+    assert!(none.is_none(), "no job is taken without a place");
+    let Taken { name: taken, .. } = take_next(&queue, &b, &here, has_place).await.unwrap().unwrap();
     assert_eq!(taken, name);
     assert!(writer.settled(None).await.is_ok(), "nothing was recorded since");
     writer.record(guild_cluster::record::Record::add("log.txt", "late"));

@@ -23,7 +23,7 @@ use guild_cluster::{
     log::{JobName, Logs},
     presence::{Card, Cards, HostSeen, Identity, Presence},
     reads::Reads,
-    record::{Folded, Needs, Owner},
+    record::{Needs, Owner},
     rules::{Holder, Times},
     seal::Key,
     watch::{JobSeen, Jobs},
@@ -63,6 +63,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(1);
 /// The time for which a host that stops waits for the ends of its sessions' turns.
 const DRAIN: Duration = Duration::from_secs(60);
+/// How long a place is kept for a job that this host has taken. Its session begins sooner, unless the job waits for a
+/// person, or until other jobs have shown that they can be resumed.
+const RESERVED: Duration = Duration::from_secs(10);
 /// The time for which a request waits for what was stored before it.
 const READ: Duration = Duration::from_secs(2);
 /// The answer of a host that begins nothing.
@@ -96,14 +99,14 @@ pub(crate) struct Cluster {
     members: Mutex<BTreeMap<MemberKey, ServedMember>>,
     /// The jobs that ended at this host, whose logs are not replaced yet.
     ended: Mutex<VecDeque<(Instant, JobName)>>,
-    /// Notified when a member is added, whose jobs have to be heard of.
-    added: Notify,
+    /// The number of members that were added, whose jobs have to be heard of.
+    added: watch::Sender<u64>,
+    /// The number of those of whose jobs this host has heard; none before it knows the jobs that there were at its start.
+    followed: watch::Sender<Option<u64>>,
     /// The places of jobs that this host has taken, until their sessions begin.
-    places: Mutex<HashMap<JobName, Permit<MemberKey>>>,
+    places: Mutex<HashMap<JobName, Reserved>>,
     /// Notified when there may be a job to take.
     waiting: Notify,
-    /// Whether the jobs that there were at the start are known.
-    caught_up: watch::Sender<bool>,
     /// The host's own directory beside `guild.toml`.
     directory: PathBuf,
     /// The hall that this host serves.
@@ -119,6 +122,9 @@ pub(crate) struct Room {
     /// The digests of the components in service, by member.
     pub(crate) members: BTreeMap<String, String>,
 }
+
+/// A place for a session, and since when it waits for it.
+type Reserved = (Permit<MemberKey>, Instant);
 
 /// A member that this host serves.
 struct ServedMember {
@@ -171,10 +177,10 @@ impl Cluster {
             log_id,
             members: Mutex::default(),
             ended: Mutex::default(),
-            added: Notify::new(),
+            added: watch::Sender::default(),
+            followed: watch::Sender::default(),
             places: Mutex::default(),
             waiting: Notify::new(),
-            caught_up: watch::Sender::new(false),
             directory: path,
             hall: OnceLock::new(),
             _lock: lock,
@@ -226,7 +232,7 @@ impl Cluster {
     /// Waits until this host has heard of all that was stored about jobs before, at any host. It does not wait for a
     /// store that is away: the host answers as it knows then.
     pub(crate) async fn hear_all(&self) {
-        if !self.may_begin() {
+        if !self.presence.is_heard() {
             return;
         }
         if timeout(READ, self.reads.all_of_now()).await.is_err() {
@@ -286,18 +292,26 @@ impl Cluster {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a member that this host serves from now on. Its jobs are heard of.
-    pub(crate) fn add(self: &Arc<Self>, member: &MemberKey, store: &Arc<JobStore>) {
+    /// Adds a member that this host serves from now on, and waits until its jobs are known. At the start,
+    /// [`Self::caught_up`] does that for all.
+    pub(crate) async fn add(self: &Arc<Self>, member: &MemberKey, store: &Arc<JobStore>) {
         let served = ServedMember { jobs: self.jobs(member), store: Arc::downgrade(store) };
         self.members().insert(member.clone(), served);
-        if *self.caught_up.borrow() {
-            self.added.notify_one();
+        let mut number = 0;
+        self.added.send_modify(|added| {
+            *added += 1;
+            number = *added;
+        });
+        let mut followed = self.followed.subscribe();
+        let is_started = followed.borrow().is_some();
+        if is_started {
+            let _ = followed.wait_for(|followed| *followed >= Some(number)).await;
         }
     }
 
     /// Waits until the jobs that there were at the start are known.
     pub(crate) async fn caught_up(&self) {
-        let _ = self.caught_up.subscribe().wait_for(|is_caught_up| *is_caught_up).await;
+        let _ = self.followed.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Waits until another host has declared this one dead, and tells why. Its jobs are others' then.
@@ -383,21 +397,23 @@ impl Cluster {
     /// Hears of all jobs, and tells of events, as long as the host runs.
     pub(crate) async fn follow(self: Arc<Self>, events: Arc<Hub>) {
         let latest = || Jobs::latest(self.link.clone()).for_readers(&self.reads);
-        let (mut news, mut last) = (latest(), 0);
+        let mut added = self.added.subscribe();
+        let (mut news, mut number, mut last) = (latest(), *added.borrow_and_update(), 0);
         loop {
             let seen = tokio::select! {
                 seen = news.next() => seen,
-                () = self.added.notified() => {
-                    news = latest();
+                // The sender is this.
+                _ = added.changed() => {
+                    (news, number) = (latest(), *added.borrow_and_update());
                     continue;
                 }
             };
-            let is_caught_up = *self.caught_up.borrow();
+            let is_caught_up = self.followed.borrow().is_some();
             let Some(seen) = seen else {
                 if !is_caught_up {
                     events.begin_after(last);
-                    self.caught_up.send_replace(true);
                 }
+                self.followed.send_replace(Some(number));
                 continue;
             };
             // The store waits for its files for a moment.
@@ -465,20 +481,20 @@ impl Cluster {
     pub(crate) async fn take_jobs(
         self: Arc<Self>,
         room: impl Fn() -> Room + Send + 'static,
-        reserve: impl Fn(&MemberKey, &str) -> Option<Permit<MemberKey>> + Send + 'static,
+        reserve: impl Fn(&MemberKey, &Needs) -> Option<Permit<MemberKey>> + Send + Sync + 'static,
     ) {
         let mut hosts = self.presence.changes();
         loop {
+            self.places().retain(|_, (_, since)| since.elapsed() < RESERVED);
             let Room { places, members } = room();
             self.presence.tell(|card| (card.places, card.members) = (places, members));
             if !self.may_begin() {
                 sleep(LOOK).await;
                 continue;
             }
-            match take_next(&self.queue, &self.logs, &self.presence).await {
-                Ok(Some(Taken { name, needs, job })) => {
-                    let place = reserve(&name.member, &needs.runtime);
-                    self.adopt(name, job, place).await;
+            match take_next(&self.queue, &self.logs, &self.presence, &reserve).await {
+                Ok(Some(taken)) => {
+                    self.adopt(taken).await;
                     continue;
                 }
                 Ok(None) => {}
@@ -517,15 +533,17 @@ impl Cluster {
 
     /// The place that was reserved for the session of a job when this host took it.
     pub(crate) fn reserved(&self, member: &MemberKey, job: &JobId) -> Option<Permit<MemberKey>> {
-        self.places().remove(&JobName { member: member.clone(), job: job.clone() })
+        let reserved = self.places().remove(&JobName { member: member.clone(), job: job.clone() });
+        reserved.map(|(place, _)| place)
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<JobName, Permit<MemberKey>>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<JobName, Reserved>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries a job out that this host has taken, in its place, if there is one for it.
-    async fn adopt(&self, name: JobName, taken: Box<Folded>, place: Option<Permit<MemberKey>>) {
+    /// Carries a job out that this host has taken, in the place that is reserved for it.
+    async fn adopt(&self, taken: Taken<Permit<MemberKey>>) {
+        let Taken { name, job: taken, place } = taken;
         let served = self.members().get(&name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
         let Some((jobs, Some(store))) = served else {
             return tracing::error!(job = %name.job, "the job was taken, and its member {} is not here", name.member);
@@ -534,7 +552,7 @@ impl Cluster {
             self.takeovers.fetch_add(1, Ordering::Relaxed);
         }
         // What the host tells of its places is right before the session begins.
-        self.places().extend(place.map(|place| (name.clone(), place)));
+        self.places().insert(name.clone(), (place, Instant::now()));
         let adopted = spawn_blocking(move || {
             let hold = jobs.hold(&name.job, &taken);
             let why = match store.adopt(&name.job, hold.clone()) {

@@ -13,6 +13,7 @@ use std::{
 use futures::future::join_all;
 use guild_agent::ReadRoots;
 use guild_auth::Ingress;
+use guild_cluster::record::Needs;
 use guild_config::{Config, Runtime};
 use guild_contract::{Limits, MemberKey, host::cluster::ClusterView};
 use guild_fs::{clock::SystemClock, durable::open_directory};
@@ -261,8 +262,8 @@ impl Host {
             reconciling.spawn(cluster.clone().tell_settings(move || configured.context().config.clone()));
             cluster.caught_up().await;
             let (opener, places) = (opener.clone(), opener.clone());
-            let reserve = move |member: &MemberKey, runtime: &str| {
-                let slot = places.context().resources.runtimes.get(runtime.parse().ok()?).ok()?;
+            let reserve = move |member: &MemberKey, needs: &Needs| {
+                let slot = places.context().resources.runtimes.get(needs.runtime.parse().ok()?).ok()?;
                 slot.queue.try_acquire(member, 1)
             };
             reconciling.spawn(cluster.clone().take_jobs(move || room(&opener), reserve));

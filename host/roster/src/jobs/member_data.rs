@@ -121,7 +121,7 @@ impl MemberData {
         store.set_resume(interrupted.clone());
         store.set_subscriber(context.events.of_member(&key));
         if let Some(cluster) = &context.cluster {
-            cluster.add(&key, &store);
+            cluster.add(&key, &store).await;
         }
         let (under_way, conversing) = (Mutex::default(), watch::Sender::default());
         let gone = CancellationToken::new().drop_guard();

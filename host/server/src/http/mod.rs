@@ -249,7 +249,7 @@ impl App {
             },
             false => Bytes::new(),
         };
-        // A dispatch reads no job, and is answered sooner without.
+        // A dispatch is answered sooner without: it reads other jobs only for its `key` and `follows`, and waits then.
         if self.host.is_in_cluster() && !rpc::is_of(&body, method::DISPATCH) {
             self.host.hear_all().await;
         }

@@ -111,6 +111,12 @@ impl Member {
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         may_spend(&context.ingress, agent, token)?;
+        if let Some(cluster) =
+            self.context.cluster.as_ref().filter(|_| params.key.is_some() || params.follows.is_some())
+        {
+            // Another host may have just answered with the earlier job.
+            cluster.hear_all().await;
+        }
         let (key, claim) = match self.keyed(&mut params, token).await? {
             None => (None, None),
             Some((key, Keyed::New(claim))) => (Some(key), Some(claim)),
