@@ -130,6 +130,7 @@ async fn watchers(report: &mut Report, cluster: &Cluster) -> Outcome<()> {
         name: "cards".to_owned(),
         subjects: vec!["cards.>".to_owned()],
         num_replicas: 3,
+        max_consumers: 10_000,
         max_messages_per_subject: 1,
         discard: DiscardPolicy::New,
         ..Config::default()

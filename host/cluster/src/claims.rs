@@ -4,13 +4,13 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use guild_contract::MemberKey;
+use guild_contract::{JobId, MemberKey};
 use sha2::{Digest as _, Sha256};
 
 use tokio::time::sleep;
@@ -50,21 +50,30 @@ fn could_be_met(needs: &Needs, member: &MemberKey, card: &Card) -> bool {
 
 /// A job that can be taken.
 struct Open {
-    needs: Needs,
+    job: JobId,
     /// Its holder, if it does not wait.
-    holder: Option<Owner>,
+    holder: Option<Box<Owner>>,
     /// When this host first saw that it can be taken.
     since: Instant,
     /// When the message was stored by which it came, in nanoseconds since 1970 on a server's clock.
     stored: i128,
 }
 
+/// Jobs of one member with the same needs, in the order of the messages by which they came.
+type Line = BTreeMap<u64, Open>;
+
+/// Where a job is in the lines of its member.
+struct Place {
+    needs: Arc<Needs>,
+    sequence: u64,
+}
+
 #[derive(Default)]
 struct State {
-    /// The jobs that wait or are held by others, by member and the order of their messages.
-    members: BTreeMap<MemberKey, BTreeMap<u64, JobName>>,
+    /// The jobs that wait or are held by others. There may be many of few needs.
+    members: BTreeMap<MemberKey, BTreeMap<Arc<Needs>, Line>>,
     /// The place of each job above.
-    jobs: HashMap<JobName, (u64, Open)>,
+    jobs: HashMap<JobName, Place>,
     /// The jobs that this host holds.
     own: HashSet<JobName>,
     /// The number of those above that wait.
@@ -116,7 +125,7 @@ impl Queue {
     pub fn hear(&self, seen: &JobSeen, own: &Owner) {
         let holder = match &seen.standing.holder {
             Holder::Waiting => None,
-            Holder::Held(owner) if owner != own => Some(owner.clone()),
+            Holder::Held(owner) if owner != own => Some(Box::new(owner.clone())),
             held_or_over => {
                 let mut state = self.state();
                 match held_or_over {
@@ -130,22 +139,21 @@ impl Queue {
         };
         let mut state = self.state();
         state.own.remove(&seen.name);
-        match state.jobs.get_mut(&seen.name) {
+        let before = state.remove(&seen.name);
+        let (sequence, open) = match before {
             // Its place in the queue is that of the message by which it came.
-            Some((_, open)) if open.holder == holder => open.needs.clone_from(&seen.needs),
-            _ => {
+            Some((sequence, open)) if open.holder == holder => (sequence, open),
+            before => {
                 state.taking.remove(&seen.name);
-                let was_open = state.remove(&seen.name).is_some();
-                if let Some(owner) = holder.as_ref().filter(|_| was_open) {
+                // A job that was given to another host by its caller was nobody else's.
+                if let Some(owner) = holder.as_ref().filter(|_| before.is_some()) {
                     state.takes.insert(owner.host.clone(), Instant::now());
                 }
-                state.waiting += usize::from(holder.is_none());
-                let (needs, stored) = (seen.needs.clone(), seen.stored);
-                let open = Open { needs, holder, since: Instant::now(), stored };
-                state.members.entry(seen.name.member.clone()).or_default().insert(seen.sequence, seen.name.clone());
-                state.jobs.insert(seen.name.clone(), (seen.sequence, open));
+                let (job, since, stored) = (seen.name.job.clone(), Instant::now(), seen.stored);
+                (seen.sequence, Open { job, holder, since, stored })
             }
-        }
+        };
+        state.insert(&seen.name, &seen.needs, sequence, open);
     }
 
     /// The number of jobs that wait.
@@ -156,15 +164,18 @@ impl Queue {
     /// When the job that waits longest began to wait, in nanoseconds since 1970 on a server's clock.
     pub fn oldest(&self) -> Option<i128> {
         let state = self.state();
-        state.jobs.values().filter(|(_, open)| open.holder.is_none()).map(|(_, open)| open.stored).min()
+        let first = |line: &Line| line.values().find(|open| open.holder.is_none()).map(|open| open.stored);
+        state.members.values().flat_map(BTreeMap::values).filter_map(first).min()
     }
 
     /// The numbers of jobs that wait, and of those that a host holds, by member.
     pub fn by_member(&self) -> BTreeMap<MemberKey, (u64, u64)> {
         let (state, mut members) = (self.state(), BTreeMap::<MemberKey, (u64, u64)>::new());
-        for (name, (_, open)) in &state.jobs {
-            let (waiting, held) = members.entry(name.member.clone()).or_default();
-            *if open.holder.is_none() { waiting } else { held } += 1;
+        for (member, lines) in &state.members {
+            let (waiting, held) = members.entry(member.clone()).or_default();
+            for open in lines.values().flat_map(BTreeMap::values) {
+                *if open.holder.is_none() { &mut *waiting } else { &mut *held } += 1;
+            }
         }
         for name in &state.own {
             members.entry(name.member.clone()).or_default().1 += 1;
@@ -192,39 +203,47 @@ impl Queue {
         let (later, earlier): (Vec<_>, Vec<_>) = state.members.keys().partition(is_later);
         let turns: Vec<MemberKey> = later.into_iter().chain(earlier).cloned().collect();
         for member in turns {
-            let Some(jobs) = state.members.get(&member) else { continue };
-            let open = jobs.values().filter_map(|name| Some((name, &state.jobs.get(name)?.1)));
-            let open = open.filter(|(name, open)| {
-                open.holder.as_ref().is_none_or(&is_over)
-                    && !state.taking.contains(*name)
-                    && are_met(&open.needs, &member, card)
-            });
-            let mut due = None;
-            for (name, open) in open.take(CONSIDERED) {
-                let others = hosts.iter().filter(|(_, card)| could_be_met(&open.needs, &member, card));
-                let own_rank = rank(&own.host, name);
-                let (mut higher, mut full) = (0, 0);
-                // A job that has waited for long is as new to a host whose sessions have just ended, as they have at others.
-                let waited = open.since.elapsed().min(free.elapsed());
-                let mut idle = waited;
-                for (host, card) in others.filter(|(host, _)| rank(host, name) > own_rank) {
-                    // Its card is some seconds old, so it may have a place by now.
-                    if has_place(&open.needs, card) {
-                        higher += 1
-                    } else {
-                        full = 1
+            let mut due: Option<(u64, JobName, Needs)> = None;
+            for (needs, line) in state.members.get(&member).into_iter().flatten() {
+                if !are_met(needs, &member, card) {
+                    continue;
+                }
+                let others = hosts.iter().filter(|(_, card)| could_be_met(needs, &member, card));
+                let others: Vec<_> = others.map(|(host, card)| (host, has_place(needs, card))).collect();
+                let names = line.iter().filter_map(|(sequence, open)| {
+                    let name = JobName { member: member.clone(), job: open.job.clone() };
+                    let is_free = open.holder.as_ref().is_none_or(|holder| is_over(holder));
+                    (is_free && !state.taking.contains(&name)).then_some((*sequence, name, open))
+                });
+                for (sequence, name, open) in names.take(CONSIDERED) {
+                    if due.as_ref().is_some_and(|(first, ..)| *first < sequence) {
+                        break;
                     }
-                    // A host that is taking jobs comes to this one soon.
-                    idle = state.takes.get(host).map_or(idle, |take| idle.min(take.elapsed()));
+                    let own_rank = rank(&own.host, &name);
+                    let (mut higher, mut full) = (0, 0);
+                    // A job that has waited for long is as new to a host whose sessions have just ended, as they have at
+                    // others.
+                    let waited = open.since.elapsed().min(free.elapsed());
+                    let mut idle = waited;
+                    for (host, has_place) in others.iter().filter(|(host, _)| rank(host, &name) > own_rank) {
+                        // Its card is some seconds old, so it may have a place by now.
+                        if *has_place {
+                            higher += 1
+                        } else {
+                            full = 1
+                        }
+                        // A host that is taking jobs comes to this one soon.
+                        idle = state.takes.get(*host).map_or(idle, |take| idle.min(take.elapsed()));
+                    }
+                    let left = (STEP * (higher + full)).saturating_sub(idle).min(MOST_WAIT.saturating_sub(waited));
+                    if left.is_zero() {
+                        due = Some((sequence, name, Needs::clone(needs)));
+                        break;
+                    }
+                    wait = Some(wait.map_or(left, |wait| wait.min(left)));
                 }
-                let left = (STEP * (higher + full)).saturating_sub(idle).min(MOST_WAIT.saturating_sub(waited));
-                if left.is_zero() {
-                    due = Some((name.clone(), open.needs.clone()));
-                    break;
-                }
-                wait = Some(wait.map_or(left, |wait| wait.min(left)));
             }
-            if let Some((name, needs)) = due {
+            if let Some((_, name, needs)) = due {
                 state.taking.insert(name.clone());
                 state.last = Some(member);
                 return Next::Take(name, needs);
@@ -254,8 +273,9 @@ impl Queue {
 
     /// Lets the wait for higher ranks begin for the jobs of owners whose life is over by now.
     pub fn orphan(&self, is_over: impl Fn(&Owner) -> bool) {
-        for (_, open) in self.state().jobs.values_mut() {
-            if open.holder.as_ref().is_some_and(&is_over) {
+        let mut state = self.state();
+        for open in state.members.values_mut().flat_map(BTreeMap::values_mut).flat_map(BTreeMap::values_mut) {
+            if open.holder.as_ref().is_some_and(|holder| is_over(holder)) {
                 open.since = Instant::now();
             }
         }
@@ -263,16 +283,28 @@ impl Queue {
 }
 
 impl State {
-    fn remove(&mut self, name: &JobName) -> Option<Open> {
-        let (sequence, open) = self.jobs.remove(name)?;
-        self.waiting -= usize::from(open.holder.is_none());
-        if let Some(jobs) = self.members.get_mut(&name.member) {
-            jobs.remove(&sequence);
-            if jobs.is_empty() {
-                self.members.remove(&name.member);
-            }
+    fn insert(&mut self, name: &JobName, needs: &Needs, sequence: u64, open: Open) {
+        self.waiting += usize::from(open.holder.is_none());
+        let lines = self.members.entry(name.member.clone()).or_default();
+        let known = lines.get_key_value(needs).map(|(needs, _)| needs.clone());
+        let needs = known.unwrap_or_else(|| Arc::new(needs.clone()));
+        lines.entry(needs.clone()).or_default().insert(sequence, open);
+        self.jobs.insert(name.clone(), Place { needs, sequence });
+    }
+
+    fn remove(&mut self, name: &JobName) -> Option<(u64, Open)> {
+        let Place { needs, sequence } = self.jobs.remove(name)?;
+        let lines = self.members.get_mut(&name.member)?;
+        let line = lines.get_mut(&needs)?;
+        let open = line.remove(&sequence)?;
+        if line.is_empty() {
+            lines.remove(&needs);
         }
-        Some(open)
+        if lines.is_empty() {
+            self.members.remove(&name.member);
+        }
+        self.waiting -= usize::from(open.holder.is_none());
+        Some((sequence, open))
     }
 }
 
@@ -366,6 +398,16 @@ mod tests {
         }
     }
 
+    impl Queue {
+        /// Lets the host have had a place for so long, as long as all jobs have been there.
+        fn waited(&self, time: Duration) {
+            let (mut state, since) = (self.state(), Instant::now().checked_sub(time).unwrap());
+            state.free = Some(since);
+            let lines = state.members.values_mut().flat_map(BTreeMap::values_mut);
+            lines.flat_map(BTreeMap::values_mut).for_each(|open| open.since = since);
+        }
+    }
+
     fn take(queue: &Queue, hosts: &[(String, Card)], is_over: bool) -> Option<String> {
         match queue.next(&owner("a"), &card("api"), hosts, |_| is_over) {
             Next::Take(name, _) => Some(name.job.to_string()),
@@ -449,9 +491,7 @@ mod tests {
         }
         let full = Card { places: BTreeMap::from([("api".to_owned(), 0)]), ..Card::default() };
         let hosts = [("b".to_owned(), full.clone())];
-        for (_, open) in queue.state().jobs.values_mut() {
-            open.since = open.since.checked_sub(STEP * 2).unwrap();
-        }
+        queue.waited(STEP * 2);
         assert_eq!(queue.next(&owner("a"), &full, &hosts, |_| false), Next::Nothing);
         // The other host's card does not say yet that it has places.
         let next = queue.next(&owner("a"), &card("api"), &hosts, |_| false);
@@ -469,21 +509,16 @@ mod tests {
         let job = (0..).map(|nth| format!("j{nth}")).find(is_others).unwrap();
         queue.hear(&seen("x", &job, 1, Holder::Waiting), &owner("a"));
         let hosts = [("b".to_owned(), card("api"))];
-        let waited = |time: Duration| {
-            let mut state = queue.state();
-            state.free = Instant::now().checked_sub(time);
-            state.jobs.values_mut().for_each(|(_, open)| open.since = Instant::now().checked_sub(time).unwrap());
-        };
         // A job that `b` was given by its caller was nobody else's.
-        waited(STEP * 2);
+        queue.waited(STEP * 2);
         queue.hear(&seen("x", "given", 2, Holder::Held(owner("b"))), &owner("a"));
         assert_eq!(take(&queue, &hosts, false).as_ref(), Some(&job));
         queue.unclaimed(&seen("x", &job, 1, Holder::Waiting).name);
-        waited(STEP * 2);
+        queue.waited(STEP * 2);
         queue.hear(&seen("x", "taken", 3, Holder::Waiting), &owner("a"));
         queue.hear(&seen("x", "taken", 4, Holder::Held(owner("b"))), &owner("a"));
         assert_eq!(take(&queue, &hosts, false), None);
-        waited(MOST_WAIT);
+        queue.waited(MOST_WAIT);
         assert_eq!(take(&queue, &hosts, false), Some(job));
     }
 

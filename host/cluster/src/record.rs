@@ -34,7 +34,7 @@ impl Owner {
 }
 
 /// The needs of a job: the runtime, the roots and the member that its host has to have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Needs {
     /// The runtime of its session.

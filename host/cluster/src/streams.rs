@@ -27,6 +27,9 @@ pub(crate) const NAMES: [&str; 6] = [LOG, BLOBS, HOSTS, MEMORY, MEMBERS, KEYS];
 const KEYS_AGE: Duration = Duration::from_secs(24 * 3600);
 /// The window in which NATS looks for message ids, which are not used: the shortest that it accepts.
 const NO_DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
+/// The consumers of a stream. NATS 2.15 allows 1000 if a stream does not say more; a host has some at each stream, and
+/// those that it has lost are there for some seconds more.
+const CONSUMERS: i32 = 10_000;
 /// Bytes of one message with its headers, at most: NATS' default.
 const MESSAGE_BYTES: i32 = 1024 * 1024;
 
@@ -62,7 +65,7 @@ pub(crate) fn all(capacity: &Capacity) -> Vec<Config> {
         max_bytes,
         max_messages: -1,
         max_messages_per_subject: per_subject,
-        max_consumers: -1,
+        max_consumers: CONSUMERS,
         max_message_size: MESSAGE_BYTES,
         num_replicas: capacity.replicas,
         duplicate_window: NO_DUPLICATE_WINDOW,

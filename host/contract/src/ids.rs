@@ -1,6 +1,6 @@
 //! Defines the names of jobs and members, which are checked once when they are parsed.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[0-9A-Za-z_-]{1,128}$"))]
-pub struct JobId(String);
+pub struct JobId(Arc<str>);
 
 /// The reason that a text is not a [`JobId`] or [`MemberKey`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +37,18 @@ impl JobId {
     }
 }
 
+impl Borrow<str> for JobId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl FromStr for JobId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         if is_plain(text, 128) {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(InvalidId("a job id is 1 to 128 letters, digits, '-' or '_'".to_owned()))
         }
@@ -59,7 +65,7 @@ impl TryFrom<String> for JobId {
 
 impl From<JobId> for String {
     fn from(id: JobId) -> Self {
-        id.0
+        id.0.as_ref().to_owned()
     }
 }
 
@@ -74,7 +80,7 @@ impl fmt::Display for JobId {
 /// In names of tools and servers, which cannot contain `/`, the key is `X--Y` ([`MemberKey::flat`]).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-pub struct MemberKey(String);
+pub struct MemberKey(Arc<str>);
 
 impl MemberKey {
     /// The key as it is written: `X` or `X/Y`.
@@ -123,7 +129,7 @@ impl FromStr for MemberKey {
             Some((outer, inner)) => part(outer) && part(inner),
         };
         if sound {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(InvalidId(format!(
                 "a member's key is its directory's name, or two names with '/' between, each of letters, \
@@ -143,7 +149,7 @@ impl TryFrom<String> for MemberKey {
 
 impl From<MemberKey> for String {
     fn from(key: MemberKey) -> Self {
-        key.0
+        key.0.as_ref().to_owned()
     }
 }
 

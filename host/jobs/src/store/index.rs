@@ -42,23 +42,31 @@ pub(crate) enum State {
 pub(crate) struct Elsewhere {
     pub(crate) head: Head,
     /// The worker's notes, until the head changes.
-    pub(crate) notes: Option<Notes>,
-    /// Signals a new head. It closes when the job is in another state here.
-    pub(crate) changes: watch::Sender<()>,
+    pub(crate) notes: Option<Box<Notes>>,
+    /// Signals a new head to those who follow the job, if there are any. It closes when the job is in another state here.
+    pub(crate) changes: Option<watch::Sender<()>>,
 }
 
 impl Elsewhere {
     /// The answer of `worker/status`, with the notes if they were read.
     pub(crate) fn view(&self) -> StatusView {
         let summary = || Notes { summary: self.head.summary.clone(), ..Notes::default() };
-        self.notes.clone().unwrap_or_else(summary).view(&self.head.meta)
+        self.notes.as_deref().cloned().unwrap_or_else(summary).view(&self.head.meta)
+    }
+
+    /// Takes a new head, and tells those who follow the job.
+    pub(crate) fn hear(&mut self, head: Head) {
+        (self.head, self.notes) = (head, None);
+        if let Some(changes) = &self.changes {
+            changes.send_replace(());
+        }
     }
 }
 
 impl State {
     /// A job of the ledger with this picture.
     pub(crate) fn elsewhere(head: Head) -> Self {
-        Self::Elsewhere(Box::new(Elsewhere { head, notes: None, changes: watch::Sender::new(()) }))
+        Self::Elsewhere(Box::new(Elsewhere { head, notes: None, changes: None }))
     }
 
     /// Reads the job's record.
@@ -117,9 +125,9 @@ impl Entry {
 
     /// Signals changes of a job that has not ended.
     pub(crate) fn changes(&self) -> Option<watch::Receiver<()>> {
-        match &*lock(&self.state) {
+        match &mut *lock(&self.state) {
             State::Running(job) => Some(job.changes()),
-            State::Elsewhere(job) => Some(job.changes.subscribe()),
+            State::Elsewhere(job) => Some(job.changes.get_or_insert_default().subscribe()),
             State::Ended(_) => None,
         }
     }
@@ -154,7 +162,7 @@ fn callers_key(meta: &Meta) -> Option<CallersKey> {
 
 #[derive(Default)]
 pub(crate) struct Index {
-    by_id: HashMap<String, (Order, Arc<Entry>)>,
+    by_id: HashMap<JobId, (Order, Arc<Entry>)>,
     ordered: BTreeMap<Order, Arc<Entry>>,
     /// The newest job of each caller's key.
     by_key: HashMap<CallersKey, JobId>,
@@ -198,15 +206,14 @@ impl Index {
         {
             self.by_key.insert(key, entry.id.clone());
         }
-        let id = entry.id.as_str().to_owned();
-        if let Some((old, _)) = self.by_id.insert(id, (order.clone(), entry.clone())) {
+        if let Some((old, _)) = self.by_id.insert(entry.id.clone(), (order.clone(), entry.clone())) {
             self.ordered.remove(&old);
         }
         self.ordered.insert(order, entry);
     }
 
     pub(crate) fn remove(&mut self, id: &JobId) -> bool {
-        let Some((order, entry)) = self.by_id.remove(id.as_str()) else { return false };
+        let Some((order, entry)) = self.by_id.remove(id) else { return false };
         if let Some(key) = entry.with_meta(callers_key)
             && self.by_key.get(&key) == Some(id)
         {

@@ -59,8 +59,7 @@ impl JobStore {
         let before = match &mut *lock(&entry.state) {
             State::Ended(ended) if ended.meta.status == head.meta.status || is_known(&ended.meta) => return,
             State::Elsewhere(job) => {
-                (job.head, job.notes) = (head, None);
-                job.changes.send_replace(());
+                job.hear(head);
                 None
             }
             state @ (State::Running(_) | State::Ended(_)) => Some(replace(state, State::elsewhere(head))),
@@ -319,7 +318,7 @@ impl JobStore {
         if let State::Elsewhere(job) = &mut *lock(&entry.state)
             && job.head == head
         {
-            job.notes = Some(notes);
+            job.notes = Some(Box::new(notes));
         }
         Ok(())
     }
