@@ -27,7 +27,7 @@ const PAUSE: (u64, u64) = (100, 700);
 /// The time before a dispatch that was not answered is repeated.
 const REPEAT: Duration = Duration::from_millis(500);
 /// How often a dispatch is repeated until its caller gives it up.
-const REPEATS: usize = 60;
+const REPEATS: usize = 300;
 /// After so many events, a subscriber goes to another host.
 const EVENTS: u32 = 40;
 

@@ -315,9 +315,11 @@ fn events(entries: &[Entry]) -> Vec<String> {
     }
     for job in dispatched(entries).into_keys().filter(|_| is_followed) {
         let told = kinds.get(job).map(Vec::as_slice).unwrap_or_default();
-        // A subscriber that was told of a gap may miss the events of these messages.
+        // A subscriber that was told of a gap may miss the events of these messages, and of the one before the gap those
+        // that it was not told.
         let (first, last) = messages.get(job).copied().unwrap_or_default();
-        let is_gap = |entry: &Entry| matches!(entry, Entry::Gap { after, upto, .. } if *after < last && first <= *upto);
+        let is_gap =
+            |entry: &Entry| matches!(entry, Entry::Gap { after, upto, .. } if *after <= last && first <= *upto);
         if entries.iter().any(is_gap) {
             continue;
         }

@@ -278,12 +278,12 @@ fn events_that_are_lost_repeated_or_out_of_order_are_found() {
     // A subscriber that is told of a gap may miss what was meanwhile.
     allows(|history| {
         history.retain(|entry| !is_event(entry, "job-ended"));
-        history.push(Entry::Gap { after: 8, upto: 20, host: "b".to_owned() });
+        history.push(Entry::Gap { after: 9, upto: 20, host: "b".to_owned() });
     });
     finds(
         |history| {
             history.retain(|entry| !is_event(entry, "job-ended"));
-            history.push(Entry::Gap { after: 9, upto: 20, host: "b".to_owned() });
+            history.push(Entry::Gap { after: 10, upto: 20, host: "b".to_owned() });
         },
         "(7) the event job-ended of j1 is lost",
     );

@@ -45,7 +45,7 @@ fn could_be_met(needs: &Needs, member: &MemberKey, card: &Card) -> bool {
     card.places.contains_key(&needs.runtime)
         && needs.roots.iter().all(|root| card.roots.contains(root))
         && (card.hall || !needs.hall)
-        && (needs.member.is_empty() || card.members.get(member.as_str()) == Some(&needs.member))
+        && card.members.get(member.as_str()).is_some_and(|digest| needs.member.is_empty() || *digest == needs.member)
 }
 
 /// A job that can be taken.
@@ -66,6 +66,8 @@ type Line = BTreeMap<u64, Open>;
 struct Place {
     needs: Arc<Needs>,
     sequence: u64,
+    /// The last message of its log of which this host has heard.
+    heard: u64,
 }
 
 #[derive(Default)]
@@ -108,8 +110,8 @@ pub struct Claims {
 /// The next step of a host that has free places.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Take this job now, which needs this.
-    Take(JobName, Needs),
+    /// Take this job now, which needs this. Its log has a message of this sequence.
+    Take(JobName, Needs, u64),
     /// Nothing is due before this time has passed.
     Wait(Duration),
     /// Nothing can be taken until the queue or the hosts change.
@@ -139,12 +141,12 @@ impl Queue {
         };
         let mut state = self.state();
         state.own.remove(&seen.name);
+        state.taking.remove(&seen.name);
         let before = state.remove(&seen.name);
         let (sequence, open) = match before {
             // Its place in the queue is that of the message by which it came.
             Some((sequence, open)) if open.holder == holder => (sequence, open),
             before => {
-                state.taking.remove(&seen.name);
                 // A job that was given to another host by its caller was nobody else's.
                 if let Some(owner) = holder.as_ref().filter(|_| before.is_some()) {
                     state.takes.insert(owner.host.clone(), Instant::now());
@@ -153,7 +155,7 @@ impl Queue {
                 (seen.sequence, Open { job, holder, since, stored })
             }
         };
-        state.insert(&seen.name, &seen.needs, sequence, open);
+        state.insert(seen, sequence, open);
     }
 
     /// The number of jobs that wait.
@@ -246,7 +248,8 @@ impl Queue {
             if let Some((_, name, needs)) = due {
                 state.taking.insert(name.clone());
                 state.last = Some(member);
-                return Next::Take(name, needs);
+                let heard = state.jobs.get(&name).map_or(0, |place| place.heard);
+                return Next::Take(name, needs, heard);
             }
         }
         wait.map_or(Next::Nothing, Next::Wait)
@@ -283,17 +286,18 @@ impl Queue {
 }
 
 impl State {
-    fn insert(&mut self, name: &JobName, needs: &Needs, sequence: u64, open: Open) {
+    fn insert(&mut self, seen: &JobSeen, sequence: u64, open: Open) {
+        let JobSeen { name, needs, sequence: heard, .. } = seen;
         self.waiting += usize::from(open.holder.is_none());
         let lines = self.members.entry(name.member.clone()).or_default();
         let known = lines.get_key_value(needs).map(|(needs, _)| needs.clone());
         let needs = known.unwrap_or_else(|| Arc::new(needs.clone()));
         lines.entry(needs.clone()).or_default().insert(sequence, open);
-        self.jobs.insert(name.clone(), Place { needs, sequence });
+        self.jobs.insert(name.clone(), Place { needs, sequence, heard: *heard });
     }
 
     fn remove(&mut self, name: &JobName) -> Option<(u64, Open)> {
-        let Place { needs, sequence } = self.jobs.remove(name)?;
+        let Place { needs, sequence, .. } = self.jobs.remove(name)?;
         let lines = self.members.get_mut(&name.member)?;
         let line = lines.get_mut(&needs)?;
         let open = line.remove(&sequence)?;
@@ -339,13 +343,13 @@ pub async fn take_next<P>(
         match queue.next(logs.own(), &presence.card(), &hosts, |owner| presence.is_over(owner)) {
             Next::Nothing => return Ok(None),
             Next::Wait(time) => sleep(time).await,
-            Next::Take(name, needs) => {
+            Next::Take(name, needs, heard) => {
                 // A session that began here meanwhile may have the place.
                 let Some(place) = reserve(&name.member, &needs) else {
                     queue.unclaimed(&name);
                     return Ok(None);
                 };
-                match logs.take(&name, |owner| presence.is_over(owner)).await {
+                match logs.take(&name, heard, |owner| presence.is_over(owner)).await {
                     Ok(Take::Taken(job)) => {
                         queue.won(&name);
                         return Ok(Some(Taken { name, job, place }));
@@ -382,7 +386,8 @@ mod tests {
     }
 
     fn card(runtime: &str) -> Card {
-        Card { places: BTreeMap::from([(runtime.to_owned(), 1)]), ..Card::default() }
+        let members = ["x", "y", "z"].map(|member| (member.to_owned(), String::new()));
+        Card { places: BTreeMap::from([(runtime.to_owned(), 1)]), members: members.into(), ..Card::default() }
     }
 
     fn seen(member: &str, job: &str, sequence: u64, holder: Holder<Owner>) -> JobSeen {
@@ -410,7 +415,7 @@ mod tests {
 
     fn take(queue: &Queue, hosts: &[(String, Card)], is_over: bool) -> Option<String> {
         match queue.next(&owner("a"), &card("api"), hosts, |_| is_over) {
-            Next::Take(name, _) => Some(name.job.to_string()),
+            Next::Take(name, ..) => Some(name.job.to_string()),
             _ => None,
         }
     }
@@ -489,13 +494,13 @@ mod tests {
         for job in 0..20 {
             queue.hear(&seen("x", &format!("j{job}"), job, Holder::Waiting), &owner("a"));
         }
-        let full = Card { places: BTreeMap::from([("api".to_owned(), 0)]), ..Card::default() };
+        let full = Card { places: BTreeMap::from([("api".to_owned(), 0)]), ..card("api") };
         let hosts = [("b".to_owned(), full.clone())];
         queue.waited(STEP * 2);
         assert_eq!(queue.next(&owner("a"), &full, &hosts, |_| false), Next::Nothing);
         // The other host's card does not say yet that it has places.
         let next = queue.next(&owner("a"), &card("api"), &hosts, |_| false);
-        let Next::Take(name, _) = next else { panic!("{next:?}") };
+        let Next::Take(name, ..) = next else { panic!("{next:?}") };
         assert!(rank("a", &name) > rank("b", &name));
     }
 

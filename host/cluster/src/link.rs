@@ -33,7 +33,7 @@ use crate::{
     error::StoreError,
     rules::{Settled, settle},
     setup::inbox,
-    streams::{Capacity, LOG, NAMES, all, check, named, subjects},
+    streams::{Capacity, LOG, NAMES, all, check, named},
 };
 
 /// The header with the id of a message, which its writer chooses: `HOST#INCARNATION.N`.
@@ -143,13 +143,13 @@ impl Message {
         Some(Self { subject, sequence, headers, payload: answer.payload, stored })
     }
 
-    /// The message that a consumer was given, and the number of those that follow.
-    pub(crate) fn delivered(message: jetstream::Message) -> Option<(Self, u64)> {
+    /// The message that a consumer was given.
+    pub(crate) fn delivered(message: jetstream::Message) -> Option<Self> {
         let info = message.info().ok()?;
-        let (sequence, stored, pending) = (info.stream_sequence, info.published.unix_timestamp_nanos(), info.pending);
+        let (sequence, stored) = (info.stream_sequence, info.published.unix_timestamp_nanos());
         let async_nats::Message { subject, headers, payload, .. } = message.message;
         let headers = headers.unwrap_or_default();
-        Some((Self { subject: subject.to_string(), sequence, headers, payload, stored }, pending))
+        Some(Self { subject: subject.to_string(), sequence, headers, payload, stored })
     }
 
     /// The text of one of its headers.
@@ -338,15 +338,15 @@ impl Link {
         }
     }
 
-    /// Whether the leader of a stream has a message after a sequence.
+    /// Whether the leader of a stream has a message of some subjects after a sequence.
     ///
     /// # Errors
     ///
     /// Returns an error when the leader cannot be asked.
-    pub(crate) async fn has_after(&self, stream: &str, sequence: u64) -> Result<bool, StoreError> {
+    pub(crate) async fn has_after(&self, stream: &str, subjects: &str, sequence: u64) -> Result<bool, StoreError> {
         let unreachable = |e: String| StoreError::Unreachable(format!("the stream {stream}: {e}"));
         let found = self.context.get_stream_no_info(stream).await.map_err(|e| unreachable(e.to_string()))?;
-        match found.get_first_raw_message_by_subject(subjects(stream), sequence + 1).await {
+        match found.get_first_raw_message_by_subject(subjects, sequence + 1).await {
             Ok(_) => Ok(true),
             Err(e) if matches!(e.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(false),
             Err(e) => {

@@ -143,7 +143,8 @@ impl Logs {
         Ok(job)
     }
 
-    /// A job as its log says at the sequence `least` or later: a server that lags is asked again.
+    /// A job as its log says at the sequence `least` or later: a server that lags is asked again. Where nothing is known of
+    /// the job, it is unborn only if the stream's leader says so too.
     ///
     /// # Errors
     ///
@@ -152,11 +153,12 @@ impl Logs {
         let begun = Instant::now();
         loop {
             let job = self.read(name).await?;
-            if job.tail >= least {
+            let is_unborn = job.tail == 0 && least == 0 && !self.link.has_after(LOG, &name.subject(), 0).await?;
+            if is_unborn || (job.tail > 0 && job.tail >= least) {
                 return Ok(job);
             }
             if begun.elapsed() > self.patience {
-                let why = format!("the servers that answer have {} up to {}, not to {least}", name.subject(), job.tail);
+                let why = format!("the servers that answer lag behind with {}: up to {}", name.subject(), job.tail);
                 return Err(StoreError::Unreachable(why));
             }
             sleep(LAG).await;
@@ -298,13 +300,14 @@ impl Logs {
         }
     }
 
-    /// Takes a job that waits, or whose owner `is_over`: dead, or an earlier life of this host (rule 2).
+    /// Takes a job that waits, or whose owner `is_over`: dead, or an earlier life of this host (rule 2). The job is read at
+    /// the sequence `least` or later.
     ///
     /// # Errors
     ///
     /// Returns an error when the log cannot be read, or the fate of the claim is unknown.
-    pub async fn take(&self, name: &JobName, is_over: impl Fn(&Owner) -> bool) -> Result<Take, StoreError> {
-        let mut job = self.read(name).await?;
+    pub async fn take(&self, name: &JobName, least: u64, is_over: impl Fn(&Owner) -> bool) -> Result<Take, StoreError> {
+        let mut job = self.read_from(name, least).await?;
         let Some(epoch) = job.standing.next_epoch(|owner| is_over(owner)) else {
             return Ok(Take::NotFree(job.standing));
         };

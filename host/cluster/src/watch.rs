@@ -24,6 +24,8 @@ use crate::{
 
 /// The pause before a consumer that failed is made again, and before the leader of a stream is asked again for its end.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The pauses after which a consumer whose server lags is made again.
+const LAGS: u32 = 20;
 
 /// Something that a watch has seen.
 #[derive(Debug)]
@@ -46,8 +48,8 @@ pub(crate) struct Watch {
     returned: u64,
     /// The last sequence of the stream when the consumer was made.
     made_at: u64,
-    /// Whether the server with the consumer has no further message. It may lag behind the stream's leader.
-    is_last: bool,
+    /// The number of pauses in which none of the messages of before came.
+    waits: u32,
     is_caught_up: bool,
 }
 
@@ -78,7 +80,7 @@ impl Watch {
             heard: None,
             returned: 0,
             made_at: 0,
-            is_last: false,
+            waits: 0,
             is_caught_up: false,
         }
     }
@@ -86,11 +88,8 @@ impl Watch {
     /// The next message; those before it have been handled. Waits as long as the store is away.
     pub(crate) async fn next(&mut self) -> Seen {
         loop {
-            if self.is_last && self.returned < self.made_at && self.ends_here().await {
-                self.returned = self.made_at;
-            }
             let is_behind = self.returned < self.made_at;
-            if self.is_last && !is_behind && !self.is_caught_up {
+            if !is_behind && self.messages.is_some() && !self.is_caught_up {
                 self.is_caught_up = true;
                 return Seen::CaughtUp;
             }
@@ -99,33 +98,33 @@ impl Watch {
                 heard.send_if_modified(|heard| replace(heard, self.returned) != self.returned);
             }
             let Some(messages) = &mut self.messages else {
-                match self.consume().await {
-                    Ok(pending) => self.is_last = pending == 0,
-                    Err(error) => {
-                        tracing::warn!("the stream {} is not followed at the moment: {error}", self.stream);
-                        sleep(PAUSE).await;
-                    }
+                if let Err(error) = self.consume().await {
+                    tracing::warn!("the stream {} is not followed at the moment: {error}", self.stream);
+                    sleep(PAUSE).await;
                 }
                 continue;
             };
-            let next = if self.is_last && is_behind {
-                // The stream may come to end here: the messages of deleted jobs go after a while.
-                let Ok(next) = timeout(PAUSE, messages.next()).await else { continue };
+            let next = if is_behind {
+                let Ok(next) = timeout(PAUSE, messages.next()).await else {
+                    self.look_for_end().await;
+                    continue;
+                };
                 next
             } else {
                 messages.next().await
             };
+            self.waits = 0;
             match next {
                 Some(Ok(message)) => {
-                    let Some((message, pending)) = Message::delivered(message) else { continue };
-                    if message.sequence <= self.returned {
-                        // The client makes a consumer that has had no message again from the first of all on.
-                        self.messages = None;
-                    } else {
+                    let Some(message) = Message::delivered(message) else { continue };
+                    if message.sequence > self.returned {
                         self.policy = DeliverPolicy::ByStartSequence { start_sequence: message.sequence + 1 };
-                        (self.is_last, self.returned) = (pending == 0, message.sequence);
+                        self.returned = message.sequence;
                         return Seen::Message(message);
                     }
+                    // The client makes a consumer that has had no message again from the first of all on.
+                    self.messages = None;
+                    sleep(PAUSE).await;
                 }
                 Some(Err(error)) => {
                     tracing::info!("the stream {} is followed anew: {error}", self.stream);
@@ -136,15 +135,22 @@ impl Watch {
         }
     }
 
-    /// Whether the stream's leader has no message after the last one that was returned.
-    async fn ends_here(&mut self) -> bool {
-        let first = self.link.has_after(self.stream, self.returned).await;
-        let has_more = first.inspect_err(|e| tracing::warn!("the end of the stream {} is not known: {e}", self.stream));
-        !has_more.unwrap_or(true)
+    /// Asks the stream's leader, while messages of before the consumer are still to come, whether there are any: those of
+    /// deleted jobs go after a while. The server with the consumer may lag; another one is chosen if it does for long.
+    async fn look_for_end(&mut self) {
+        match self.link.has_after(self.stream, &subjects(self.stream), self.returned).await {
+            Ok(false) => self.returned = self.made_at,
+            Ok(true) if self.waits < LAGS => self.waits += 1,
+            Ok(true) => {
+                tracing::warn!("a server lags behind with the stream {}, which is followed anew", self.stream);
+                (self.messages, self.waits) = (None, 0);
+            }
+            Err(error) => tracing::warn!("the end of the stream {} is not known: {error}", self.stream),
+        }
     }
 
-    /// Makes the consumer, and returns the number of messages that there are for it.
-    async fn consume(&mut self) -> Result<u64, StoreError> {
+    /// Makes the consumer.
+    async fn consume(&mut self) -> Result<(), StoreError> {
         let unreachable = |e: String| StoreError::Unreachable(format!("following {}: {e}", self.stream));
         let config = OrderedConfig {
             deliver_subject: self.link.inbox(),
@@ -157,9 +163,8 @@ impl Watch {
         let made = self.link.context().create_consumer_on_stream(config, self.stream).await;
         let denied = || self.link.denied(&format!("$JS.API.CONSUMER.CREATE.{}", self.stream));
         let consumer = made.map_err(|e| denied().unwrap_or_else(|| unreachable(e.to_string())))?;
-        let pending = consumer.cached_info().num_pending;
         self.messages = Some(consumer.messages().await.map_err(|e| unreachable(e.to_string()))?);
-        Ok(pending)
+        Ok(())
     }
 }
 

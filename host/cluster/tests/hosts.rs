@@ -252,7 +252,7 @@ async fn a_presence_without_the_clusters_seal_is_no_host() {
     assert_eq!(here.others().len(), 1);
     assert_eq!(here.others()[0].owner, *b.own());
     assert!(there.may_begin());
-    assert!(matches!(a.take(&job("none"), |_| true).await.unwrap(), Take::NotFree(_)));
+    assert!(matches!(a.take(&job("none"), 0, |_| true).await.unwrap(), Take::NotFree(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

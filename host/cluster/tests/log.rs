@@ -89,7 +89,7 @@ async fn a_job_that_waits_is_taken_once_with_all_that_was_recorded() {
     let (a, b, c) = (host(&link, "a"), host(&link, "b"), host(&link, "c"));
     let name = job("j1");
     birth(&a, &name, false).await.unwrap();
-    let (one, other) = tokio::join!(b.take(&name, |_| false), c.take(&name, |_| false));
+    let (one, other) = tokio::join!(b.take(&name, 0, |_| false), c.take(&name, 0, |_| false));
     let taken = [one.unwrap(), other.unwrap()].into_iter().filter_map(|take| match take {
         Take::Taken(job) => Some(job),
         Take::Lost | Take::NotFree(_) => None,
@@ -110,8 +110,8 @@ async fn an_owner_whose_job_was_taken_stores_nothing_more() {
     let writer = begin(&a, &name).await;
     writer.record(Record::add("log.txt", "before"));
     writer.settled(None).await.unwrap();
-    assert!(matches!(b.take(&name, |_| false).await.unwrap(), Take::NotFree(_)), "the owner is not dead");
-    let Take::Taken(taken) = b.take(&name, |owner| owner.host == "a").await.unwrap() else { panic!("not taken") };
+    assert!(matches!(b.take(&name, 0, |_| false).await.unwrap(), Take::NotFree(_)), "the owner is not dead");
+    let Take::Taken(taken) = b.take(&name, 0, |owner| owner.host == "a").await.unwrap() else { panic!("not taken") };
     assert_eq!(b.content(taken.files.get("log.txt").unwrap()).await.unwrap(), b"before");
     writer.record(Record::add("log.txt", "after"));
     let Err(NotStored::Lost(standing)) = writer.settled(None).await else { panic!("stored") };
@@ -128,7 +128,7 @@ async fn a_host_takes_its_own_job_again_after_a_restart() {
     drop(begin(&host(&link, "a"), &name).await);
     let again = host(&link, "a");
     let is_mine = |owner: &guild_cluster::record::Owner| owner.host == again.own().host;
-    assert!(matches!(again.take(&name, is_mine).await.unwrap(), Take::Taken(_)));
+    assert!(matches!(again.take(&name, 0, is_mine).await.unwrap(), Take::Taken(_)));
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ async fn records_of_a_later_version_ask_for_an_upgrade_and_stay_as_they_are() {
     let error = a.read(&name).await.unwrap_err().to_string();
     assert!(error.contains("version 999") && error.contains("upgrade this host"), "{error}");
     // Nobody takes it, so a host of that version finds it as it was.
-    assert!(a.take(&name, |_| true).await.is_err());
+    assert!(a.take(&name, 0, |_| true).await.is_err());
     assert_eq!(stream.info().await.unwrap().state.messages, 2);
 }
 

@@ -123,8 +123,13 @@ pub(crate) struct Room {
     pub(crate) members: BTreeMap<String, String>,
 }
 
-/// A place for a session, and since when it waits for it.
-type Reserved = (Permit<MemberKey>, Instant);
+/// A place for the session of a job that this host has taken.
+struct Reserved {
+    place: Permit<MemberKey>,
+    /// The sequence by which the host took the job.
+    tail: u64,
+    since: Instant,
+}
 
 /// A member that this host serves.
 struct ServedMember {
@@ -439,7 +444,8 @@ impl Cluster {
         self.queue.hear(seen, own);
         let is_held = matches!(&seen.standing.holder, Holder::Held(owner) if owner == own);
         if !is_held {
-            self.places().remove(&seen.name);
+            // The host may hear late of what was before it took the job.
+            self.places().retain(|name, reserved| *name != seen.name || seen.sequence < reserved.tail);
         }
         let served = self.members().get(&seen.name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
         if let Some((jobs, Some(store))) = served {
@@ -485,7 +491,7 @@ impl Cluster {
     ) {
         let mut hosts = self.presence.changes();
         loop {
-            self.places().retain(|_, (_, since)| since.elapsed() < RESERVED);
+            self.places().retain(|_, reserved| reserved.since.elapsed() < RESERVED);
             let Room { places, members } = room();
             self.presence.tell(|card| (card.places, card.members) = (places, members));
             if !self.may_begin() {
@@ -534,7 +540,7 @@ impl Cluster {
     /// The place that was reserved for the session of a job when this host took it.
     pub(crate) fn reserved(&self, member: &MemberKey, job: &JobId) -> Option<Permit<MemberKey>> {
         let reserved = self.places().remove(&JobName { member: member.clone(), job: job.clone() });
-        reserved.map(|(place, _)| place)
+        reserved.map(|reserved| reserved.place)
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<JobName, Reserved>> {
@@ -552,7 +558,9 @@ impl Cluster {
             self.takeovers.fetch_add(1, Ordering::Relaxed);
         }
         // What the host tells of its places is right before the session begins.
-        self.places().insert(name.clone(), (place, Instant::now()));
+        let reserved = Reserved { place, tail: taken.tail, since: Instant::now() };
+        self.places().insert(name.clone(), reserved);
+        let job = name.clone();
         let adopted = spawn_blocking(move || {
             let hold = jobs.hold(&name.job, &taken);
             let why = match store.adopt(&name.job, hold.clone()) {
@@ -566,6 +574,10 @@ impl Cluster {
         });
         if adopted.await.is_err() {
             tracing::error!("the host failed while it took a job");
+        }
+        // It may have taken long to fetch the job's files.
+        if let Some(reserved) = self.places().get_mut(&job) {
+            reserved.since = Instant::now();
         }
     }
 }

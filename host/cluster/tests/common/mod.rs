@@ -105,7 +105,8 @@ pub(crate) async fn join_with(
     directory: &str,
     times: Times,
 ) -> Result<Presence, StoreError> {
-    let card = Card { places: BTreeMap::from([("api".to_owned(), places)]), ..Card::default() };
+    let members = BTreeMap::from([("researcher".to_owned(), String::new())]);
+    let card = Card { places: BTreeMap::from([("api".to_owned(), places)]), members, ..Card::default() };
     let identity = Identity { owner: logs.own().clone(), directory: directory.to_owned() };
     Presence::join(link.clone(), key(), identity, card, times, &Handle::current()).await
 }
