@@ -32,7 +32,7 @@ const JOBS: usize = 100;
 const TURN: Duration = Duration::from_millis(200);
 
 /// The numbers of hosts, up to the one that NATS does not serve, and the time for each.
-const WATCHERS: [usize; 8] = [50, 100, 200, 300, 400, 600, 800, 1200];
+const WATCHERS: [usize; 8] = [50, 100, 200, 400, 800, 1200, 1600, 2000];
 const WATCHED: Duration = Duration::from_secs(10);
 /// The interval at which a host writes its card, as in `host/cluster`, and the size of a card.
 const REFRESH: Duration = Duration::from_secs(5);

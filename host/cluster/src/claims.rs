@@ -26,8 +26,8 @@ use crate::{
 
 /// How long a host that has a place waits for each host that ranks higher, since that host has taken a job.
 const STEP: Duration = Duration::from_millis(100);
-/// How long a host that has a place waits at most, however many jobs other hosts take meanwhile.
-const MOST_WAIT: Duration = Duration::from_secs(1);
+/// How long a host that has a place waits at most, however many jobs other hosts take meanwhile, unless it loses a claim.
+const MOST_WAIT: Duration = Duration::from_secs(2);
 /// The jobs of a member that are considered at once, oldest first.
 const CONSIDERED: usize = 256;
 
@@ -86,7 +86,7 @@ struct State {
     takes: HashMap<String, Instant>,
     /// The member whose turn was last.
     last: Option<MemberKey>,
-    /// Since when this host has a free place.
+    /// Since when this host has a free place, and has lost no claim.
     free: Option<Instant>,
 }
 
@@ -267,6 +267,7 @@ impl Queue {
     pub fn lost(&self) {
         self.claims.fetch_add(1, Ordering::Relaxed);
         self.lost.fetch_add(1, Ordering::Relaxed);
+        self.state().free = None;
     }
 
     /// Puts a job back that was not claimed, or whose claim could not be decided.
@@ -505,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_a_place_waits_a_second_at_most_while_another_takes_job_after_job() {
+    fn a_host_with_a_place_waits_a_while_at_most_though_another_takes_job_after_job() {
         let queue = Queue::default();
         let is_others = |job: &String| {
             let name = seen("x", job, 1, Holder::Waiting).name;
@@ -524,7 +525,11 @@ mod tests {
         queue.hear(&seen("x", "taken", 4, Holder::Held(owner("b"))), &owner("a"));
         assert_eq!(take(&queue, &hosts, false), None);
         queue.waited(MOST_WAIT);
-        assert_eq!(take(&queue, &hosts, false), Some(job));
+        assert_eq!(take(&queue, &hosts, false).as_ref(), Some(&job));
+        // The other host was about to take it.
+        queue.lost();
+        queue.unclaimed(&seen("x", &job, 1, Holder::Waiting).name);
+        assert_eq!(take(&queue, &hosts, false), None);
     }
 
     #[test]
