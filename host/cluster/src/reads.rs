@@ -50,9 +50,10 @@ impl Reads {
         self.heard.clone()
     }
 
-    /// Waits until this host has heard of all that was stored before this call, as long as that takes. The leader of the stream says how far
-    /// that is; one question is asked for all callers who came before it. A leader that its followers have left without
-    /// its knowledge may answer with too little, which takes a partition between NATS servers.
+    /// Waits until this host has heard of all that was stored before this call, as long as that takes. The leader of the
+    /// stream says how far that is; one question is asked for all callers who came before it. A leader that its followers
+    /// have left without its knowledge may answer with too little: one behind a partition between NATS servers, or for a
+    /// moment one that stood still.
     pub async fn all_of_now(&self) {
         let before = self.asked.load(Ordering::SeqCst);
         let sequence = {
