@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, ConnectOptions, jetstream};
+use async_nats::{Client, ConnectOptions, HeaderMap, jetstream};
 use futures::StreamExt as _;
 use guild_fakes::{Nats, free_node_ports};
 use serde_json::{Value, json};
@@ -93,10 +93,10 @@ fn checks(home: &Home) -> BTreeMap<String, (String, String)> {
 fn status_doctor_figures_and_page_show_a_cluster_and_the_differences_of_its_hosts() {
     let nats = Nats::start(1);
     let homes = homes(&nats);
-    // One host has another limit and a token more.
+    // One host has another limit, and lets fewer jobs wait.
     let changed = homes[1].path("guild.toml");
     let text = fs::read_to_string(&changed).unwrap();
-    fs::write(&changed, format!("{text}[limits]\nrunning_jobs = 7\n")).unwrap();
+    fs::write(&changed, format!("{text}queued_jobs = 5\n[limits]\nrunning_jobs = 7\n")).unwrap();
     let [a, b] = serve(&homes);
     let id = a.at("endless").start("goes on");
     until_known(&b.at("endless"), &id, "running");
@@ -117,7 +117,8 @@ fn status_doctor_figures_and_page_show_a_cluster_and_the_differences_of_its_host
     assert_eq!(seen["jobs"], json!([{"member": "endless", "running": 1, "waiting": 0}]));
     assert_eq!((&seen["waiting"], &seen["oldestWaitingSeconds"]), (&json!(0), &Value::Null));
     assert_eq!(seen["streams"].as_array().unwrap().len(), 6);
-    assert_eq!(seen["differences"], json!([{"setting": "limits", "groups": [["a"], ["b"]]}]));
+    let differs = |setting: &str| json!({"setting": setting, "groups": [["a"], ["b"]]});
+    assert_eq!(seen["differences"], json!([differs("cluster.queued_jobs"), differs("limits")]));
     let printed = homes[1].run(&["cluster", "status"]);
     let printed = stdout(&printed);
     for part in ["alive", "endless", "1 running, 0 waiting", "guild_log", "limits: a | b"] {
@@ -297,6 +298,11 @@ fn hosts_have_only_the_rights_that_they_need() {
         assert!(context.update_stream(stream.cached_info().config.clone()).await.is_err());
         let publication = context.publish("$KV.guild_members.quick", "x".into()).await.unwrap();
         assert!(publication.await.is_err());
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Rollup", "all");
+        let rollup = context.publish_with_headers("$KV.guild_memory.quick.x", headers, "x".into()).await.unwrap();
+        let refused = rollup.await.unwrap_err().to_string();
+        assert!(refused.contains("rollup"), "{refused}");
         // Another host's answers, and all subjects, are not for this one.
         for subject in ["_INBOX_b.>", ">", "guild.log.>"] {
             let mut heard = own.subscribe(subject).await.unwrap();

@@ -109,7 +109,12 @@ impl Blobs {
     ///
     /// Returns an error when the content is missing or damaged, or cannot be read.
     pub async fn get(&self, blob: &Blob) -> Result<Vec<u8>, StoreError> {
-        let damaged = |what: &str| StoreError::Damaged(format!("the blob {} is {what} in {BLOBS}", blob.sha256));
+        let damaged = |what: &str| {
+            let sha256 = &blob.sha256;
+            StoreError::Damaged(format!(
+                "the blob {sha256} is {what} in {BLOBS}; restore that stream from a backup of NATS"
+            ))
+        };
         if blob.bytes > MAX_BYTES {
             return Err(damaged("larger than blobs can be"));
         }

@@ -5,8 +5,8 @@
 pub enum StoreError {
     /// No server of the cluster answered in time. A write may have been stored nevertheless.
     #[error(
-        "the cluster's store cannot be reached: {0}; check `servers` in [cluster] of guild.toml, and that more than half \
-         of the NATS nodes run"
+        "the cluster's store cannot be reached: {0}; check `servers` and `ca` in [cluster] of guild.toml, and that more \
+         than half of the NATS nodes run"
     )]
     Unreachable(String),
     /// The servers do not accept this host's credentials, or do not let it do this.
@@ -65,6 +65,9 @@ pub enum StoreError {
     /// A record or a blob cannot be read.
     #[error("{0}")]
     Damaged(String),
+    /// A file of this machine cannot be read or written.
+    #[error("{0}")]
+    File(String),
     /// The request cannot be stored at all.
     #[error("NATS refuses a message for {subject}: {reason}")]
     Invalid {

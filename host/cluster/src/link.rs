@@ -32,7 +32,7 @@ pub use self::servers::Server;
 use crate::{
     error::StoreError,
     rules::{Settled, settle},
-    setup::inbox,
+    setup::{INBOX, inbox},
     streams::{Capacity, LOG, NAMES, all, check, named},
 };
 
@@ -77,7 +77,8 @@ pub struct Link {
     denials: Denials,
 }
 
-/// The subjects to which a server has not let this client publish. It tells so beside the request, which is not answered.
+/// The subjects to which a server has not let this client publish, and those of answers that it may not hear. The server
+/// tells so beside the request, which is not answered.
 #[derive(Clone, Default)]
 struct Denials(Arc<Mutex<BTreeSet<String>>>);
 
@@ -87,8 +88,11 @@ impl Denials {
 
     fn note(&self, event: &Event) {
         let Event::ServerError(FromServer::Other(text)) = event else { return };
-        let Some((_, rest)) = text.split_once("Permissions Violation for Publish to \"") else { return };
-        let Some((subject, _)) = rest.split_once('"') else { return };
+        let Some((_, denied)) = text.split_once("Permissions Violation for ") else { return };
+        let mut parts = denied.split('"');
+        let Some(subject) = parts.next().zip(parts.next()).map(|(_, subject)| subject) else { return };
+        // Those of answers have a random end.
+        let subject = if subject.starts_with(INBOX) { INBOX } else { subject };
         let mut subjects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if subjects.len() >= Self::MOST {
             subjects.clear();
@@ -101,6 +105,13 @@ impl Denials {
         let mut subjects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let why = || StoreError::Denied(format!("it may not publish to {subject}"));
         subjects.remove(subject).then(why)
+    }
+
+    /// The error for a client that may not hear the answers to its name.
+    fn unheard(&self) -> Option<StoreError> {
+        let subjects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = "it may not hear the answers to the host of its name; `host` and `credentials` are of two hosts";
+        subjects.contains(INBOX).then(|| StoreError::Denied(why.to_owned()))
     }
 }
 
@@ -224,12 +235,14 @@ impl Link {
                 async move { tracing::info!("NATS: {event}") }
             });
         if let Some(file) = &options.credentials {
-            let unreadable = |e| StoreError::Denied(format!("cannot read {}: {e}", file.display()));
+            let named = file.display();
+            let unreadable = |e| StoreError::File(format!("the credentials {named} cannot be read: {e}"));
+            let strange = |e| StoreError::File(format!("{named} has neither an nkey's seed nor a .creds file: {e}"));
             let text = std::fs::read_to_string(file).map_err(unreadable)?;
             // The seed of an nkey is one word; a `.creds` file has a frame of dashes.
             connect = match text.trim() {
                 seed if seed.starts_with("SU") => connect.nkey(seed.to_owned()),
-                _ => connect.credentials(&text).map_err(unreadable)?,
+                _ => connect.credentials(&text).map_err(strange)?,
             };
         }
         if let Some(authority) = &options.authority {
@@ -303,7 +316,10 @@ impl Link {
                 {
                     StoreError::Missing(name)
                 }
-                _ => StoreError::Unreachable(format!("the stream {name}: {e}")),
+                _ => {
+                    let unreachable = || StoreError::Unreachable(format!("the stream {name}: {e}"));
+                    self.denials.unheard().unwrap_or_else(unreachable)
+                }
             })?;
             check(name, &stream.cached_info().config, &needed)?;
         }

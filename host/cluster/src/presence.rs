@@ -240,7 +240,9 @@ impl Presence {
             && entry.dead_by.is_none()
             && entry.directory != shared.identity.directory
         {
-            sleep(entry.card.silent(&times)).await;
+            let silent = entry.card.silent(&times);
+            tracing::info!("looking for {} s whether another host named {host} is alive", silent.as_secs());
+            sleep(silent).await;
             let now = shared.last(host).await?;
             if now.as_ref().is_some_and(|(now, _)| now != before) {
                 return Err(StoreError::SameName(host.clone()));
@@ -508,7 +510,11 @@ impl Shared {
                 Some((_, Some(entry))) => {
                     let why = match entry.dead_by {
                         Some(by) => format!("the host {by} has declared this host dead, since it was silent"),
-                        None => "a later life of this host has begun".to_owned(),
+                        None => format!(
+                            "a later life of this host has begun at {}; where that is another machine, its `guild.cluster` \
+                             is a copy of this one's: remove it there, and give that host a name of its own",
+                            entry.card.url
+                        ),
                     };
                     tracing::error!("{why}; its jobs are dropped");
                     self.dead.send_replace(Some(why));

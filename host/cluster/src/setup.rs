@@ -222,9 +222,12 @@ fn user_of(host: &str, user: &User) -> String {
     )
 }
 
+/// The beginning of the subjects on which hosts are answered.
+pub(crate) const INBOX: &str = "_INBOX_";
+
 /// The beginning of the subjects on which a host is answered, which no other host may read.
 pub(crate) fn inbox(host: &str) -> String {
-    format!("_INBOX_{host}")
+    format!("{INBOX}{host}")
 }
 
 #[cfg(test)]

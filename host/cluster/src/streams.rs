@@ -70,13 +70,12 @@ pub(crate) fn all(capacity: &Capacity) -> Vec<Config> {
         num_replicas: capacity.replicas,
         duplicate_window: NO_DUPLICATE_WINDOW,
         allow_direct: true,
-        allow_rollup: true,
         deny_delete: true,
         ..Config::default()
     };
     let bucket = |name, per_subject| stream(name, per_subject, capacity.other_bytes);
     vec![
-        Config { allow_message_ttl: true, ..stream(LOG, -1, capacity.log_bytes) },
+        Config { allow_message_ttl: true, allow_rollup: true, ..stream(LOG, -1, capacity.log_bytes) },
         Config { deny_delete: false, ..stream(BLOBS, 1, capacity.blob_bytes) },
         bucket(HOSTS, 1),
         bucket(MEMORY, 8),

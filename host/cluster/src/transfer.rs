@@ -53,6 +53,15 @@ pub struct Copied {
     pub notes: usize,
 }
 
+/// What was written of a cluster.
+#[derive(Debug, Default)]
+pub struct Exported {
+    /// The members.
+    pub members: BTreeMap<MemberKey, Copied>,
+    /// The jobs that cannot be read, each with the reason.
+    pub unreadable: Vec<String>,
+}
+
 /// The jobs and notes of a cluster, for a command called `client`.
 pub struct Transfer {
     link: Link,
@@ -69,23 +78,37 @@ impl Transfer {
     }
 
     /// Writes all jobs and notes into a directory, which is empty: `MEMBER/jobs/JOB/` and `MEMBER/memory/`. Each job is
-    /// as it was at one moment. Returns the members.
+    /// as it was at one moment. A job with a damaged log or a missing file is left out.
     ///
     /// # Errors
     ///
-    /// Returns an error when something cannot be read or written.
-    pub async fn export(&self, into: &Dir) -> Result<BTreeMap<MemberKey, Copied>, StoreError> {
-        let mut members = BTreeMap::<MemberKey, Copied>::new();
+    /// Returns an error when the store cannot be reached, or something cannot be written.
+    pub async fn export(&self, into: &Dir) -> Result<Exported, StoreError> {
+        let Exported { mut members, mut unreadable } = Exported::default();
         let mut jobs = Jobs::latest(self.link.clone());
         while let Some(seen) = jobs.next().await {
-            let job = self.logs.read_from(&seen.name, seen.sequence).await?;
+            let JobName { member, job: id } = &seen.name;
+            let of_job = |why: String| format!("the job {id} of {member}: {why}");
+            let job = match self.logs.read_from(&seen.name, seen.sequence).await {
+                Err(StoreError::Damaged(why)) => {
+                    unreadable.push(of_job(why));
+                    continue;
+                }
+                read => read?,
+            };
             // A job that was deleted meanwhile is none.
             if matches!(job.standing.holder, Holder::Unborn | Holder::Gone) {
                 continue;
             }
-            let JobName { member, job: id } = &seen.name;
-            let dir = made(into, &Path::new(member.as_str()).join(JOBS).join(id.as_str()))?;
-            self.logs.fetch(&job, &|_| true, &dir).await?;
+            let path = Path::new(member.as_str()).join(JOBS).join(id.as_str());
+            match self.logs.fetch(&job, &|_| true, &made(into, &path)?).await {
+                Err(StoreError::Damaged(why)) => {
+                    unreadable.push(of_job(why));
+                    into.remove_dir_all(&path).map_err(unwritten)?;
+                    continue;
+                }
+                fetched => fetched?,
+            }
             members.entry(member.clone()).or_default().jobs += 1;
         }
         for member in self.with_notes().await? {
@@ -95,7 +118,7 @@ impl Transfer {
             let notes = NoteFiles::new(&dir, NOTES.into()).and_then(|files| files.list(&files.dir()?));
             members.entry(member).or_default().notes = notes.map_err(unwritten)?.len();
         }
-        Ok(members)
+        Ok(Exported { members, unreadable })
     }
 
     /// The members that have notes.
@@ -107,7 +130,8 @@ impl Transfer {
     }
 
     /// Puts the jobs and notes in a member's directory into the cluster. Jobs and notes that the cluster has stay as they
-    /// are there. A job that had not ended waits for a host. `scratch` is an empty directory.
+    /// are there. A job that had not ended is taken by a host, where it fails: its plan is sealed for the place that it
+    /// comes from. `scratch` is an empty directory.
     ///
     /// # Errors
     ///
@@ -190,9 +214,9 @@ fn damaged(why: String) -> StoreError {
 }
 
 fn unread(e: io::Error) -> StoreError {
-    damaged(format!("a job or a note cannot be read: {e}"))
+    StoreError::File(format!("a job or a note cannot be read: {e}"))
 }
 
 fn unwritten(e: io::Error) -> StoreError {
-    damaged(format!("a job or a note cannot be written: {e}"))
+    StoreError::File(format!("a job or a note cannot be written: {e}"))
 }

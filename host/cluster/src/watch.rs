@@ -51,6 +51,8 @@ pub(crate) struct Watch {
     /// The number of pauses in which none of the messages of before came.
     waits: u32,
     is_caught_up: bool,
+    /// Whether the store does not answer, which was said.
+    is_away: bool,
 }
 
 impl Watch {
@@ -82,6 +84,7 @@ impl Watch {
             made_at: 0,
             waits: 0,
             is_caught_up: false,
+            is_away: false,
         }
     }
 
@@ -98,8 +101,15 @@ impl Watch {
                 heard.send_if_modified(|heard| replace(heard, self.returned) != self.returned);
             }
             let Some(messages) = &mut self.messages else {
-                if let Err(error) = self.consume().await {
-                    tracing::warn!("the stream {} is not followed at the moment: {error}", self.stream);
+                match self.consume().await {
+                    Ok(()) if self.is_away => tracing::warn!("the stream {} is followed again", self.stream),
+                    Err(error) if !self.is_away => {
+                        tracing::warn!("the stream {} is not followed at the moment: {error}", self.stream);
+                    }
+                    _ => {}
+                }
+                self.is_away = self.messages.is_none();
+                if self.is_away {
                     sleep(PAUSE).await;
                 }
                 continue;

@@ -18,9 +18,12 @@ use guild_cluster::{
     record::Owner,
     seal::Key,
 };
-use guild_contract::{Limits, manifest::Scope};
+use guild_contract::{JobId, Limits, manifest::Scope};
 use guild_fs::clock::SystemClock;
-use guild_jobs::{MemoryStore, memory::shelf::NoteFiles};
+use guild_jobs::{
+    MemoryStore,
+    memory::{Source, shelf::NoteFiles},
+};
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
 #[tokio::test]
@@ -74,9 +77,10 @@ async fn a_member_is_published_once_for_all_hosts_and_without_the_seal_for_none(
     // Somebody with NATS credentials, but without the cluster's key.
     Members::new(link, Key::new([8; 32])).publish(&member, BTreeMap::new()).await.unwrap();
     assert_eq!(follow.next().await, Some(Change::Unsealed("tools/text.kit".to_owned())));
-    let withdrawn = members.withdraw(&member).await.unwrap();
+    let withdrawn = members.withdraw(&member).await.unwrap().unwrap();
     assert!(withdrawn.is_withdrawn() && withdrawn.edition > published.edition);
     assert_eq!(follow.next().await, Some(Change::Published(withdrawn)));
+    assert_eq!(members.withdraw(&member).await.unwrap(), None, "it is withdrawn already");
 }
 
 /// The notes of a host, where the host `dead` is dead.
@@ -191,6 +195,19 @@ async fn two_hosts_lose_no_note_and_see_what_was_stored_before_a_read() {
     assert_eq!(lines.len(), 40, "each line is there once");
     assert_eq!(a.list().unwrap(), b.list().unwrap(), "the same notes, in the same order");
     assert_eq!(a.list().unwrap().len(), 41);
+    // A call that was not answered is made again at another host, and counts once.
+    let job: JobId = "j1".parse().unwrap();
+    for store in [a.clone(), b.clone(), a.clone()] {
+        let job = job.clone();
+        let append = move || {
+            let source = Some(Source { job: &job, call: Some("call 1"), writer: None });
+            store.append("a-0", "from a call", None, source)
+        };
+        spawn_blocking(append).await.unwrap().unwrap();
+        here.all_of_now().await.unwrap();
+        there.all_of_now().await.unwrap();
+    }
+    assert_eq!(a.load("a-0").unwrap().as_deref(), Some("own\nfrom a call"));
     let deleted = b.clone();
     assert!(spawn_blocking(move || deleted.delete("shared")).await.unwrap().unwrap());
     here.all_of_now().await.unwrap();

@@ -5,14 +5,18 @@ mod common;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use async_nats::jetstream;
 use bytes::Bytes;
+use cap_tempfile::{TempDir, ambient_authority};
 use common::*;
 use guild_cluster::{
+    blobs::Blob,
     buckets::members::Members,
     log::{Append, JobName, Logs},
     record::{Content, Record},
     rules::Holder,
     sweep::{OLD, Swept, sweep},
+    transfer::{Copied, Transfer},
     writer::Writer,
 };
 
@@ -57,6 +61,23 @@ async fn a_sweep_leaves_all_that_a_job_or_a_member_names_and_removes_the_rest_on
     }
     let component = published.files.get("component.wasm").unwrap();
     assert_eq!(logs.blobs().get(component).await.unwrap().len(), 700_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_leaves_a_job_out_whose_file_is_missing_and_names_it() {
+    let (nats, link) = single().await;
+    let logs = host(&link, "a");
+    let (whole, damaged) = (ended(&logs, "whole", 1).await, ended(&logs, "damaged", 2).await);
+    let blob = Blob::of(&[2; 700_000]);
+    let administrator = jetstream::new(async_nats::connect(nats.urls()).await.unwrap());
+    let blobs = administrator.get_stream("guild_blobs").await.unwrap();
+    blobs.purge().filter(format!("guild.blob.{}.>", blob.sha256)).await.unwrap();
+    let into = TempDir::new(ambient_authority()).unwrap();
+    let exported = Transfer::new(link, "guild-backup").export(&into).await.unwrap();
+    assert_eq!(exported.members, BTreeMap::from([(whole.member, Copied { jobs: 1, notes: 0 })]));
+    let [why] = exported.unreadable.as_slice() else { panic!("{exported:?}") };
+    assert!(why.contains(damaged.job.as_str()) && why.contains("is missing in guild_blobs; restore"), "{why}");
+    assert!(into.exists("researcher/jobs/whole/artifacts/large.bin") && !into.exists("researcher/jobs/damaged"));
 }
 
 #[tokio::test]

@@ -88,13 +88,19 @@ impl Members {
         self.write(member, blobs).await
     }
 
-    /// Withdraws a member from all hosts.
+    /// Withdraws a member from all hosts; `None` if none of its name is published.
     ///
     /// # Errors
     ///
     /// Returns an error when that cannot be stored.
-    pub async fn withdraw(&self, member: &MemberKey) -> Result<Published, StoreError> {
-        self.write(member, BTreeMap::new()).await
+    pub async fn withdraw(&self, member: &MemberKey) -> Result<Option<Published>, StoreError> {
+        let last = self.link.last(MEMBERS, &format!("{PREFIX}{}", member_token(member))).await?;
+        // One without the seal has replaced another that hosts have.
+        let is_withdrawn = |last| Self::opened(&self.key, &last).is_some_and(|last| last.is_withdrawn());
+        if last.is_none_or(is_withdrawn) {
+            return Ok(None);
+        }
+        self.write(member, BTreeMap::new()).await.map(Some)
     }
 
     async fn write(&self, member: &MemberKey, files: BTreeMap<String, Blob>) -> Result<Published, StoreError> {
@@ -126,7 +132,7 @@ impl Members {
     /// Returns an error when a file is missing or damaged, or cannot be written.
     pub async fn fetch(&self, published: &Published, into: &Dir) -> Result<(), StoreError> {
         for (path, blob) in &published.files {
-            let failed = |e: io::Error| StoreError::Damaged(format!("the member's file {path} cannot be written: {e}"));
+            let failed = |e: io::Error| StoreError::File(format!("the member's file {path} cannot be written: {e}"));
             let content = self.blobs.get(blob).await?;
             if let Some(parent) = Path::new(path).parent() {
                 into.create_dir_all(parent).map_err(failed)?;

@@ -111,8 +111,7 @@ impl Memory {
         let _ = followed.wait_for(|followed| *followed >= number).await;
         let filled = notes.clone();
         let done = spawn_blocking(move || filled.remove_unknown());
-        let failed =
-            |e: String| StoreError::Damaged(format!("the copy of the notes of {scope} cannot be written: {e}"));
+        let failed = |e: String| StoreError::File(format!("the copy of the notes of {scope} cannot be written: {e}"));
         done.await.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
         Ok(Box::new(SharedNotes(notes)))
     }

@@ -62,7 +62,9 @@ impl Link {
     pub async fn check_server(monitor: &str, authority: Option<&Path>) -> Result<Server, StoreError> {
         let unfit = |reason: String| StoreError::Unfit { server: monitor.to_owned(), reason };
         let unreachable = |why: String| {
-            unfit(format!("cannot be asked about its settings: {why}; correct `monitor` in [cluster] of guild.toml"))
+            unfit(format!(
+                "cannot be asked about its settings: {why}; start it, or correct `monitor` and `ca` in [cluster] of guild.toml"
+            ))
         };
         let failed = |e: reqwest::Error| {
             // The address is in the error already, and the reason is the last of its causes.

@@ -16,6 +16,15 @@ pub(crate) fn settings(config: &Config, key: &Key, roots: &[String]) -> BTreeMap
     let written = config.written.iter().filter(|(name, _)| !OWN.contains(&name.as_str()) && *name != "roots");
     let mut settings: BTreeMap<String, String> =
         written.map(|(name, value)| (name.clone(), key.digest(name, value.to_string().as_bytes()))).collect();
+    let cluster = config.cluster.iter().flat_map(|cluster| {
+        let (silent, stop) = (cluster.silent.as_secs(), cluster.stop.as_secs());
+        [("silent_seconds", silent), ("stop_seconds", stop), ("queued_jobs", cluster.queued_jobs as u64)]
+    });
+    settings.extend(cluster.map(|(name, value)| {
+        let name = format!("cluster.{name}");
+        let digest = key.digest(&name, value.to_string().as_bytes());
+        (name, digest)
+    }));
     // Hosts may have the roots at other places; jobs need their names.
     settings.insert("roots".to_owned(), key.digest("roots", roots.join("\n").as_bytes()));
     for name in FILES {

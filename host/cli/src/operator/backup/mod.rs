@@ -94,7 +94,7 @@ pub(crate) async fn backup(args: Backup) -> Result<(), Failure> {
     let about = About { version: VERSION, guild: env!("CARGO_PKG_VERSION").to_owned(), created, members, hall };
 
     let shared = match &config.cluster {
-        Some(_) => Some(of_cluster(&config).await?),
+        Some(_) => Some(of_cluster(&config, &about).await?),
         None => None,
     };
     let name = file.display().to_string();
@@ -155,14 +155,23 @@ fn write(about: &About, config: &Config, shared: Option<&TempDir>, out: impl io:
 }
 
 /// The jobs and notes that all hosts of the cluster share, as directories of members.
-async fn of_cluster(config: &Config) -> Result<TempDir, Failure> {
+async fn of_cluster(config: &Config, about: &About) -> Result<TempDir, Failure> {
     let (link, _) = cluster::connect(config, None, CLIENT).await?;
     let made = TempDir::with_prefix("guild-backup-");
     let dir = made.map_err(|e| Failure::error(format!("no temporary directory can be made: {e}")))?;
     let into = open_directory(dir.path()).and_then(|into| open_dir(&into, ".")).map_err(unreadable(dir.path()))?;
-    let members = Transfer::new(link, CLIENT).export(&into).await.map_err(|e| Failure::error(e.to_string()))?;
-    for (member, Copied { jobs, notes }) in members {
-        tell(format_args!("{member}: of the cluster: jobs {jobs}, notes {notes}"));
+    let exported = Transfer::new(link, CLIENT).export(&into).await.map_err(|e| Failure::error(e.to_string()))?;
+    let packages = about.hall.as_ref().map(|hall| hall.join(PACKAGES));
+    let places: Vec<&PathBuf> = about.members.iter().chain(&packages).collect();
+    for (member, Copied { jobs, notes }) in exported.members {
+        if places.iter().any(|place| place.join(member.as_str()).is_dir()) {
+            tell(format_args!("{member}: of the cluster: jobs {jobs}, notes {notes}"));
+        } else {
+            tell(format_args!("left out: {member}, which this host does not have: jobs {jobs}, notes {notes}"));
+        }
+    }
+    for job in exported.unreadable {
+        tell(format_args!("left out: {job}"));
     }
     Ok(dir)
 }

@@ -2,6 +2,7 @@
 
 use guild_cluster::transfer::{Copied, Transfer};
 use guild_fs::durable::{open_dir, open_directory};
+use guild_jobs::Owner;
 use tempfile::TempDir;
 
 use super::{connect, failed};
@@ -30,6 +31,12 @@ pub(super) async fn import(args: ClusterImport) -> Result<(), Failure> {
                 continue;
             }
         };
+        if let Ok(Some(owner)) = Owner::of(&member.dir) {
+            let (key, pid) = (&member.key, owner.pid);
+            tell_error(format_args!("{key}: the host with the process {pid} serves it; stop that host first"));
+            has_failed = true;
+            continue;
+        }
         let io = |e: std::io::Error| Failure::error(format!("no temporary directory can be made: {e}"));
         let scratch = TempDir::with_prefix("guild-import-").map_err(io)?;
         let into = open_directory(scratch.path()).and_then(|dir| open_dir(&dir, ".")).map_err(io)?;

@@ -46,7 +46,10 @@ pub(super) async fn publish(args: ClusterPublish) -> Result<(), Failure> {
 pub(super) async fn withdraw(args: ClusterWithdraw) -> Result<(), Failure> {
     let config = local::config(&args.policy)?;
     let members = members(&config, args.administrator.credentials).await?;
-    members.withdraw(&args.member).await.map_err(unpublished)?;
+    let withdrawn = members.withdraw(&args.member).await.map_err(unpublished)?;
+    if withdrawn.is_none() {
+        return Err(Failure::error(format!("{} is not published", args.member)));
+    }
     tell(format_args!("withdrew {}: each host removes the files that were published", args.member));
     Ok(())
 }

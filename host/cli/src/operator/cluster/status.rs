@@ -1,9 +1,13 @@
 //! `guild cluster status`: reads the state of a cluster from NATS, with the credentials of a host.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
 use guild_contract::host::cluster::{ClusterHost, ClusterHostState, ClusterStream, ClusterView};
 use guild_roster::cluster_view::read;
+use tokio::time::timeout;
 
 use crate::{
     args::operator::ClusterStatus,
@@ -12,6 +16,8 @@ use crate::{
     output::{LABEL, harmless, one_line, print, print_json, state_style},
 };
 
+/// How long the state is waited for. It takes seconds with hundreds of thousands of jobs.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The fill of a stream that is shown as bad, in percent.
 const FULL_PERCENT: u64 = 80;
 
@@ -22,7 +28,13 @@ pub(super) async fn status(args: ClusterStatus) -> Result<(), Failure> {
         let file = config.file.as_ref().map_or_else(|| "guild.toml".to_owned(), |file| file.display().to_string());
         Failure::error(format!("{file} has no [cluster]; name the guild.toml of a host of the cluster with --config"))
     })?;
-    let view = read(options).await.map_err(Failure::error)?;
+    let view = timeout(PATIENCE, read(options)).await.map_err(|_| {
+        let seconds = PATIENCE.as_secs();
+        Failure::error(format!(
+            "the cluster's store does not answer within {seconds} s; check that more than half of the NATS nodes run"
+        ))
+    })?;
+    let view = view.map_err(Failure::error)?;
     match args.json {
         true => print_json(&view)?,
         false => print(|out| write_view(out, &view))?,
