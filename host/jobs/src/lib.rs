@@ -30,6 +30,6 @@ pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, Scoped
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use running::{RunningJob, tail::Tail};
 pub use store::{
-    JobStore, JobSummary, JobView, KeyClaim, Keyed, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES, Staged,
-    StoreOptions, filter, interrupted,
+    JobStore, JobSummary, JobView, KeyClaim, Keyed, LOG_BYTES, LoadReport, NewJob, PruneReport, Resume, STATES_BYTES,
+    Staged, StoreOptions, filter, interrupted,
 };

@@ -27,7 +27,14 @@ impl Follow {
     ///
     /// Returns an error when the directories cannot be opened; a symlink is not followed.
     pub fn open(member: &Dir, id: &JobId) -> io::Result<Option<Self>> {
-        let Some(jobs) = if_there(open_dir(member, JOBS))? else { return Ok(None) };
+        match if_there(open_dir(member, JOBS))? {
+            Some(jobs) => Self::of(jobs, id),
+            None => Ok(None),
+        }
+    }
+
+    /// A job in a directory of jobs.
+    pub(crate) fn of(jobs: Dir, id: &JobId) -> io::Result<Option<Self>> {
         let Some(dir) = if_there(open_dir(&jobs, id.as_str()))? else { return Ok(None) };
         Ok(Some(Self { jobs, id: id.clone(), dir, transcript: Tail::of(TRANSCRIPT), log: Tail::of(LOG) }))
     }

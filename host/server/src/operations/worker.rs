@@ -18,12 +18,8 @@ use guild_contract::{
     },
     usage::ReadUsage,
 };
-use guild_jobs::STATES_BYTES;
-use guild_roster::{
-    blocking,
-    members::member::{LOG_BYTES, Member},
-    to_json,
-};
+use guild_jobs::{LOG_BYTES, STATES_BYTES};
+use guild_roster::{blocking, members::member::Member, to_json};
 use serde_json::Value;
 
 use crate::{

@@ -129,7 +129,7 @@ impl Member {
             }
         };
         if let Some(cluster) = &self.context.cluster {
-            cluster.check_queue()?;
+            cluster.check_accepts()?;
         }
         let Earlier { id: follows, files, kept: read } = self.earlier(params.follows.take()).await?;
         let (mut request, request_bytes, attachments) = self.request(params, files)?;

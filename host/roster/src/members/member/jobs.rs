@@ -1,39 +1,23 @@
 //! Handles the methods of a worker that are answered from its job store.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use guild_contract::{
-    JobId, JobStatus,
+    JobStatus,
     rpc::{
         CancelView, Deleted, JobCounts, JobsParams, JobsView, ListParams, LogParams, LogView, ResultView, Resumed,
         RpcError, TaskView,
     },
     usage::{UsageParams, UsageView},
 };
-use guild_jobs::{JobStore, StoreError, files::follow::Follow};
+use guild_jobs::{JobStore, StoreError};
 
 use super::Member;
 use crate::answer::blocking;
 
 /// How long a cancel waits for the job's work to be gone.
 const LAST_WRITE: Duration = Duration::from_secs(2);
-
-/// The most bytes of each file that one answer of `worker/log` has.
-pub const LOG_BYTES: usize = 256 * 1024;
-
-/// Lines of a file, and whether there may be more.
-fn page(mut next: impl FnMut() -> io::Result<Option<Vec<u8>>>) -> io::Result<(Vec<String>, bool)> {
-    let (mut lines, mut bytes) = (Vec::new(), 0);
-    while bytes < LOG_BYTES {
-        let Some(line) = next()? else { return Ok((lines, false)) };
-        let mut line = String::from_utf8_lossy(&line).into_owned();
-        line.truncate(line.floor_char_boundary(LOG_BYTES));
-        bytes += line.len();
-        lines.push(line);
-    }
-    Ok((lines, true))
-}
 
 impl Member {
     /// `worker/list`: the JSON of a [`guild_contract::rpc::JobList`].
@@ -110,25 +94,7 @@ impl Member {
     ///
     /// Returns -32602 for an unknown job.
     pub async fn log(&self, params: LogParams) -> Result<LogView, RpcError> {
-        let (data, limits) = (self.data.clone(), self.context.limits.clone());
-        blocking(move || {
-            let unknown = || StoreError::Unknown(params.job_id.clone());
-            let id = data.store.look_up(&params.job_id).map(|_| params.job_id.parse().map_err(|_| unknown()));
-            let id: JobId = id.ok_or_else(unknown)??;
-            let failed = |e: io::Error| match e.kind() {
-                io::ErrorKind::NotFound => RpcError::from(unknown()),
-                _ => RpcError::internal(format!("the job's log could not be read: {e}")),
-            };
-            let follow = Follow::open(&data.dir, &id).map_err(failed)?.ok_or_else(unknown)?;
-            let mut follow = follow.after(params.after.unwrap_or_default());
-            // Before the lines: a job writes its last line before it ends.
-            let meta = follow.meta(&limits).map_err(failed)?;
-            let (transcript, more) = page(|| follow.next_line()).map_err(failed)?;
-            let (log, more_log) = page(|| follow.next_log()).map_err(failed)?;
-            let (status, error, next) = (meta.status, meta.error, follow.position());
-            Ok(LogView { job_id: id, status, error, transcript, log, next, more: more || more_log })
-        })
-        .await
+        self.in_store(move |store| store.log(&params)).await
     }
 
     /// `worker/cancel` (REQ-WD-16). When it answers, the transition is stored and no file of the job changes any more:

@@ -6,7 +6,6 @@ mod dispatch;
 mod jobs;
 mod resume;
 
-pub use jobs::LOG_BYTES;
 use std::{sync::Arc, time::Instant};
 
 use guild_config::Runtime;
