@@ -2,9 +2,14 @@
 
 mod operating;
 
-use std::{fs, process::Stdio};
+use std::{fs, process::Stdio, time::Duration};
 
 use async_nats::jetstream;
+use guild_cluster::{
+    link::{Link, Options},
+    log::{Append, JobName, Logs},
+    record::{Content, Needs, Owner},
+};
 use guild_fakes::{Gate, Nats, OpenAi, Received, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -88,6 +93,11 @@ fn each_host_answers_for_the_jobs_of_all() {
         (here == there).then_some(())
     });
     assert!(listed(&b.at("endless"), &id).is_some());
+    wait_for("the job's log to be the same at both hosts", || {
+        let log = |host: &Host| host.at("endless").call("worker/log", json!({"jobId": id})).unwrap();
+        let (here, there) = (log(&a), log(&b));
+        (here == there && here["status"] == "running").then_some(())
+    });
     // Only who answers is another; the error is the same.
     let refused = [&a, &b].map(|host| host.at("endless").delete(&id).unwrap_err().message);
     assert_eq!(refused[0], refused[1]);
@@ -163,6 +173,15 @@ fn with_model(url: &str, sessions: u32) -> String {
     )
 }
 
+/// The number of times that a job's record counts it as interrupted, at whichever host carried it out.
+fn interruptions(homes: &[Home; 2], id: &str) -> u64 {
+    let meta = |home: &Home| {
+        let text = fs::read(home.path(&format!("members/researcher/.jobs/{id}/meta.json"))).ok()?;
+        Some(serde_json::from_slice::<Value>(&text).unwrap()["resumes"].as_u64().unwrap_or(0))
+    };
+    homes.iter().filter_map(meta).max().unwrap()
+}
+
 fn submit(text: &str) -> Reply {
     Reply::call("submit_result", json!({"output": text}))
 }
@@ -226,6 +245,7 @@ fn a_host_that_is_stopped_hands_its_jobs_over_at_the_end_of_their_turns() {
     // No turn was asked for twice.
     let turns: Vec<_> = runtime.block_on(provider.received(3)).iter().map(Received::turn).collect();
     assert_eq!(turns, [0, 1, 2]);
+    assert_eq!(interruptions(&homes, &id), 0);
 }
 
 #[test]
@@ -251,7 +271,39 @@ fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
                 (status["status"] == "completed").then_some(())
             });
         }
+        assert_eq!(interruptions(&homes, id), 0);
     }
+}
+
+#[test]
+fn a_plan_that_no_host_has_sealed_is_not_carried_out() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |_: &Received| submit("done").behind(&held)));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 4));
+    let [a, b] = serve(&homes);
+    let id = a.at("researcher").start("How long does a luna moth live?");
+    runtime.block_on(provider.received(1));
+    // Somebody with a host's credentials at NATS makes a job with the plan and the seal of another one.
+    let dir = homes[0].path(&format!("members/researcher/.jobs/{id}"));
+    let content = |file: &str| fs::read_to_string(dir.join(file)).unwrap().replace(&id, "forged");
+    let files =
+        ["meta.json", "plan.json", "task.md"].map(|file| (file.to_owned(), Content::Text { text: content(file) }));
+    let meta: Value = serde_json::from_str(&content("meta.json")).unwrap();
+    let append = Append { head: json!({"meta": meta}).to_string(), ..Append::default() };
+    let name = JobName { member: "researcher".parse().unwrap(), job: "forged".parse().unwrap() };
+    runtime.block_on(async {
+        let options = Options { servers: nats.urls(), host: "x".to_owned(), ..Options::default() };
+        let logs = Logs::new(Link::connect(&options).await.unwrap(), Owner::new("x"), Duration::from_secs(10));
+        assert!(logs.begin(&name, Needs::of("api"), files.into(), false, append).await.unwrap().is_some());
+    });
+    let forged = b.at("researcher").ended("forged");
+    assert_eq!(forged["status"], "failed", "{forged}");
+    assert!(forged["error"].as_str().unwrap().contains("does not have this host's seal"), "{forged}");
+    assert_eq!(provider.count(), 1, "no model was asked");
+    gate.open();
+    assert_eq!(a.at("researcher").ended(&id)["status"], "completed");
 }
 
 #[test]

@@ -28,6 +28,9 @@ use crate::{
 const STEP: Duration = Duration::from_millis(100);
 /// How long a host that has a place waits at most, however many jobs other hosts take meanwhile, unless it loses a claim.
 const MOST_WAIT: Duration = Duration::from_secs(2);
+/// How long a host passes over a job that it cannot carry out, as one with a file that is missing or a record that it
+/// cannot read.
+const PASSED_OVER: Duration = Duration::from_secs(5 * 60);
 /// The jobs of a member that are considered at once, oldest first.
 const CONSIDERED: usize = 256;
 
@@ -82,6 +85,8 @@ struct State {
     waiting: usize,
     /// The jobs that this host is taking.
     taking: HashSet<JobName>,
+    /// When this host could not carry out a job.
+    passed_over: HashMap<JobName, Instant>,
     /// When each other host took a job.
     takes: HashMap<String, Instant>,
     /// The member whose turn was last.
@@ -132,7 +137,10 @@ impl Queue {
                 let mut state = self.state();
                 match held_or_over {
                     Holder::Held(_) => drop(state.own.insert(seen.name.clone())),
-                    _ => drop(state.own.remove(&seen.name)),
+                    _ => {
+                        state.own.remove(&seen.name);
+                        state.passed_over.remove(&seen.name);
+                    }
                 }
                 state.taking.remove(&seen.name);
                 drop(state.remove(&seen.name));
@@ -215,7 +223,9 @@ impl Queue {
                 let names = line.iter().filter_map(|(sequence, open)| {
                     let name = JobName { member: member.clone(), job: open.job.clone() };
                     let is_free = open.holder.as_ref().is_none_or(|holder| is_over(holder));
-                    (is_free && !state.taking.contains(&name)).then_some((*sequence, name, open))
+                    let since = state.passed_over.get(&name);
+                    let is_passed = state.taking.contains(&name) || since.is_some_and(|at| at.elapsed() < PASSED_OVER);
+                    (is_free && !is_passed).then_some((*sequence, name, open))
                 });
                 for (sequence, name, open) in names.take(CONSIDERED) {
                     if due.as_ref().is_some_and(|(first, ..)| *first < sequence) {
@@ -275,6 +285,13 @@ impl Queue {
         self.state().taking.remove(name);
     }
 
+    /// Passes over a job for a while, since this host cannot carry it out.
+    pub fn pass_over(&self, name: &JobName) {
+        let mut state = self.state();
+        state.taking.remove(name);
+        state.passed_over.insert(name.clone(), Instant::now());
+    }
+
     /// Lets the wait for higher ranks begin for the jobs of owners whose life is over by now.
     pub fn orphan(&self, is_over: impl Fn(&Owner) -> bool) {
         let mut state = self.state();
@@ -319,6 +336,8 @@ pub struct Taken<P> {
     pub name: JobName,
     /// The job as its log says.
     pub job: Box<Folded>,
+    /// Whether its last holder stopped without giving it back.
+    pub is_interrupted: bool,
     /// The place that was reserved for it.
     pub place: P,
 }
@@ -351,11 +370,15 @@ pub async fn take_next<P>(
                     return Ok(None);
                 };
                 match logs.take(&name, heard, |owner| presence.is_over(owner)).await {
-                    Ok(Take::Taken(job)) => {
+                    Ok(Take::Taken { job, is_interrupted }) => {
                         queue.won(&name);
-                        return Ok(Some(Taken { name, job, place }));
+                        return Ok(Some(Taken { name, job, is_interrupted, place }));
                     }
                     Ok(Take::Lost | Take::NotFree(_)) => queue.lost(),
+                    Err(StoreError::Damaged(why)) => {
+                        tracing::error!(job = %name.job, "this host cannot carry the job out: {why}");
+                        queue.pass_over(&name);
+                    }
                     Err(error) => {
                         queue.unclaimed(&name);
                         return Err(error);
@@ -448,6 +471,22 @@ mod tests {
         let full = Card { roots: vec!["data".to_owned()], hall: true, ..card("api") };
         assert!(are_met(&job.needs, &job.name.member, &full));
         assert!(!are_met(&job.needs, &job.name.member, &Card { places: BTreeMap::new(), ..full }));
+    }
+
+    #[test]
+    fn a_job_that_cannot_be_carried_out_keeps_no_other_one_waiting() {
+        let queue = Queue::default();
+        for (job, sequence) in [("x1", 1), ("x2", 2)] {
+            queue.hear(&seen("x", job, sequence, Holder::Waiting), &owner("a"));
+        }
+        let first = seen("x", "x1", 3, Holder::Waiting);
+        assert_eq!(take(&queue, &[], false), Some("x1".to_owned()));
+        queue.pass_over(&first.name);
+        queue.hear(&first, &owner("a"));
+        assert_eq!(take(&queue, &[], false), Some("x2".to_owned()));
+        assert_eq!(take(&queue, &[], false), None);
+        queue.state().passed_over.values_mut().for_each(|since| *since = since.checked_sub(PASSED_OVER).unwrap());
+        assert_eq!(take(&queue, &[], false), Some("x1".to_owned()), "it is tried again");
     }
 
     #[test]

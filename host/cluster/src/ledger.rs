@@ -92,15 +92,15 @@ impl MemberJobs {
         *tail = sequence.max(*tail);
     }
 
-    /// The hold on a job that this host has taken, for [`guild_jobs::JobStore::adopt`].
-    pub fn hold(&self, job: &JobId, taken: &Folded) -> Arc<dyn Hold> {
+    /// The hold on a job that this host has taken, perhaps after an interruption, for [`guild_jobs::JobStore::adopt`].
+    pub fn hold(&self, job: &JobId, taken: &Folded, is_interrupted: bool) -> Arc<dyn Hold> {
         let head = taken.head.clone().unwrap_or_default();
         let writer = Writer::start(self.logs.clone(), self.name(job), taken, head, &self.runtime);
         self.holds.send_modify(|holds| {
             holds.insert(job.clone(), taken.tail);
         });
         self.note_tail(job, taken.tail);
-        Arc::new(HeldJob { writer, name: job.clone(), since: taken.tail, jobs: self.clone() })
+        Arc::new(HeldJob { writer, name: job.clone(), since: taken.tail, is_interrupted, jobs: self.clone() })
     }
 
     /// The news of one of the member's jobs, for [`guild_jobs::JobStore::hear`].
@@ -172,13 +172,14 @@ impl Ledger for MemberJobs {
         let append = Append { records: Vec::new(), head: json(&birth.head)?, events: vec![json(&birth.event)?] };
         let begun = self.logs.begin(&name, (self.needs)(birth.job, birth.plan), files.collect(), true, append);
         match wait(&self.runtime, begun) {
-            Ok(Some(born)) => Ok(self.hold(birth.job, &born)),
+            Ok(Some(born)) => Ok(self.hold(birth.job, &born, false)),
             Ok(None) => Err(Refused::Lost),
-            Err(error) => {
+            Err(error @ StoreError::Unreachable(_)) => {
                 self.runtime.spawn(give_back(self.logs.clone(), name));
                 let why = "the job may have been accepted; a dispatch with a `key` can be repeated";
                 Err(Refused::Unavailable(format!("{error}; {why}")))
             }
+            Err(error) => Err(unavailable(error)),
         }
     }
 
@@ -238,6 +239,7 @@ struct HeldJob {
     writer: Writer,
     name: JobId,
     since: u64,
+    is_interrupted: bool,
     jobs: MemberJobs,
 }
 
@@ -260,6 +262,10 @@ fn refused(error: NotStored) -> Refused {
 
 #[async_trait]
 impl Hold for HeldJob {
+    fn is_interrupted(&self) -> bool {
+        self.is_interrupted
+    }
+
     fn record(&self, change: Change) {
         self.writer.record(record(change));
     }

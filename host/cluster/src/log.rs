@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    mem::replace,
     path::Path,
     sync::{
         Arc,
@@ -80,8 +81,13 @@ pub struct Append {
 /// The outcome of an attempt to take a job.
 #[derive(Debug)]
 pub enum Take {
-    /// This host holds the job, which was read as it is.
-    Taken(Box<Folded>),
+    /// This host holds the job.
+    Taken {
+        /// The job as it is.
+        job: Box<Folded>,
+        /// Whether its last holder stopped without giving it back.
+        is_interrupted: bool,
+    },
     /// Another host was faster.
     Lost,
     /// The job is not free, or there is none.
@@ -215,7 +221,11 @@ impl Logs {
         let needs = serde_json::to_string(&after.needs).map_err(|e| invalid(e.to_string()))?;
         let events = format!("[{}]", append.events.join(","));
         if append.head.len() > HEAD_BYTES || events.len() > EVENTS_BYTES + 2 {
-            return Err(invalid(format!("its head has {} bytes, its events {}", append.head.len(), events.len())));
+            let (head, event) = (append.head.len(), events.len());
+            return Err(invalid(format!(
+                "its head has {head} bytes of at most {HEAD_BYTES}, its events {event} of at most {EVENTS_BYTES}; use \
+                 shorter texts"
+            )));
         }
         let version = VERSION.to_string();
         let texts = [(RECORDS, version), (STANDING, standing), (NEEDS, needs), (HEAD, append.head), (EVENTS, events)];
@@ -316,8 +326,10 @@ impl Logs {
         let after = After::of(&job, &append.records);
         match self.append(name, job.tail, append, &after).await? {
             Written::Stored { sequence, is_overtaken: false } => {
-                (job.standing, job.tail) = (after.standing, sequence);
-                Ok(Take::Taken(Box::new(job)))
+                let before = replace(&mut job.standing, after.standing);
+                job.tail = sequence;
+                let is_interrupted = matches!(before.holder, Holder::Held(_));
+                Ok(Take::Taken { job: Box::new(job), is_interrupted })
             }
             Written::Stored { .. } | Written::Refused => Ok(Take::Lost),
         }
@@ -409,7 +421,7 @@ impl Logs {
         into: &Dir,
     ) -> Result<(), StoreError> {
         for (file, pieces) in job.files.iter().filter(|(file, _)| wanted(file)) {
-            let failed = |e: io::Error| StoreError::Damaged(format!("the job's file {file} cannot be written: {e}"));
+            let failed = |e: io::Error| StoreError::File(format!("the job's file {file} cannot be written: {e}"));
             let content = self.content(pieces).await?;
             if let Some(parent) = Path::new(file).parent() {
                 into.create_dir_all(parent).map_err(failed)?;

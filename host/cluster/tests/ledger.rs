@@ -116,8 +116,8 @@ impl Host {
     /// Takes a job that waits or whose host is dead, and carries it out.
     fn takes(&self, id: &JobId, is_over: impl Fn(&Owner) -> bool) -> Arc<RunningJob> {
         let take = self.runtime.block_on(self.logs.take(&name(id), 0, is_over)).unwrap();
-        let Take::Taken(taken) = take else { panic!("{take:?}") };
-        self.store.adopt(id, self.jobs.hold(id, &taken)).unwrap();
+        let Take::Taken { job, is_interrupted } = take else { panic!("{take:?}") };
+        self.store.adopt(id, self.jobs.hold(id, &job, is_interrupted)).unwrap();
         self.resumed.0.lock().unwrap().last().unwrap().clone()
     }
 

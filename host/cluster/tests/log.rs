@@ -92,14 +92,14 @@ async fn a_job_that_waits_is_taken_once_with_all_that_was_recorded() {
     birth(&a, &name, false).await.unwrap();
     let (one, other) = tokio::join!(b.take(&name, 0, |_| false), c.take(&name, 0, |_| false));
     let taken = [one.unwrap(), other.unwrap()].into_iter().filter_map(|take| match take {
-        Take::Taken(job) => Some(job),
+        Take::Taken { job, is_interrupted } => Some((job, is_interrupted)),
         Take::Lost | Take::NotFree(_) => None,
     });
     let taken: Vec<_> = taken.collect();
-    assert_eq!(taken.len(), 1);
-    assert_eq!(taken[0].standing.epoch, 1);
+    let [(taken, is_interrupted)] = taken.as_slice() else { panic!("{taken:?}") };
+    assert_eq!((taken.standing.epoch, *is_interrupted), (1, false));
     let directory = TempDir::new(ambient_authority()).unwrap();
-    b.fetch(&taken[0], &|_| true, &directory).await.unwrap();
+    b.fetch(taken, &|_| true, &directory).await.unwrap();
     assert_eq!(directory.read_to_string("task.md").unwrap(), "Look.");
 }
 
@@ -112,7 +112,8 @@ async fn an_owner_whose_job_was_taken_stores_nothing_more() {
     writer.record(Record::add("log.txt", "before"));
     writer.settled(None).await.unwrap();
     assert!(matches!(b.take(&name, 0, |_| false).await.unwrap(), Take::NotFree(_)), "the owner is not dead");
-    let Take::Taken(taken) = b.take(&name, 0, |owner| owner.host == "a").await.unwrap() else { panic!("not taken") };
+    let taken = b.take(&name, 0, |owner| owner.host == "a").await.unwrap();
+    let Take::Taken { job: taken, is_interrupted: true } = taken else { panic!("{taken:?}") };
     assert_eq!(b.content(taken.files.get("log.txt").unwrap()).await.unwrap(), b"before");
     writer.record(Record::add("log.txt", "after"));
     let Err(NotStored::Lost(standing)) = writer.settled(None).await else { panic!("stored") };
@@ -129,7 +130,7 @@ async fn a_host_takes_its_own_job_again_after_a_restart() {
     drop(begin(&host(&link, "a"), &name).await);
     let again = host(&link, "a");
     let is_mine = |owner: &guild_cluster::record::Owner| owner.host == again.own().host;
-    assert!(matches!(again.take(&name, 0, is_mine).await.unwrap(), Take::Taken(_)));
+    assert!(matches!(again.take(&name, 0, is_mine).await.unwrap(), Take::Taken { .. }));
 }
 
 #[tokio::test]

@@ -145,6 +145,10 @@ pub trait Ledger: Send + Sync {
 /// The right to carry a job out, and to append to its log. What was not settled when it is dropped may not be stored.
 #[async_trait]
 pub trait Hold: Send + Sync {
+    /// Whether the last holder stopped without giving the job back. A job that is begun, or that waited, was not
+    /// interrupted.
+    fn is_interrupted(&self) -> bool;
+
     /// Appends a change, in the order of the calls. It is stored a moment later.
     fn record(&self, change: Change);
 

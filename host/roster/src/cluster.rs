@@ -38,7 +38,7 @@ use guild_fs::{
 };
 use guild_hall::Hall;
 use guild_jobs::{
-    Accepted, JobStore, Ledger,
+    Accepted, JobStore, Ledger, StoreError,
     memory::shelf::{NoteFiles, Shelf},
 };
 use guild_session::queue::Permit;
@@ -245,12 +245,15 @@ impl Cluster {
         }
     }
 
-    /// Refuses a dispatch while as many jobs wait for a place as may.
+    /// Refuses a dispatch while this host may begin nothing, or as many jobs wait for a place as may.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the setting.
-    pub(crate) fn check_queue(&self) -> Result<(), RpcError> {
+    /// Returns an error that says so, or names the setting.
+    pub(crate) fn check_accepts(&self) -> Result<(), RpcError> {
+        if !self.may_begin() {
+            return Err(RpcError::busy(CUT_OFF));
+        }
         let waiting = self.queue.waiting();
         if waiting < self.queued_jobs {
             return Ok(());
@@ -425,6 +428,10 @@ impl Cluster {
             block_in_place(|| self.hear(&seen));
             // After a new beginning, the events of before are known.
             if is_caught_up && seen.sequence > last {
+                if seen.sequence > last + 1 {
+                    // The messages in between were removed with their jobs while this host was cut off.
+                    events.begin_after(seen.sequence - 1);
+                }
                 let (told, is_own) = (seen.job_events(), seen.writer == *self.logs.own());
                 for event in told.iter().filter(|_| is_own) {
                     if let EventDetail::JobEnded { status, .. } = &event.detail {
@@ -549,7 +556,7 @@ impl Cluster {
 
     /// Carries a job out that this host has taken, in the place that is reserved for it.
     async fn adopt(&self, taken: Taken<Permit<MemberKey>>) {
-        let Taken { name, job: taken, place } = taken;
+        let Taken { name, job: taken, is_interrupted, place } = taken;
         let served = self.members().get(&name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
         let Some((jobs, Some(store))) = served else {
             return tracing::error!(job = %name.job, "the job was taken, and its member {} is not here", name.member);
@@ -562,18 +569,33 @@ impl Cluster {
         self.places().insert(name.clone(), reserved);
         let job = name.clone();
         let adopted = spawn_blocking(move || {
-            let hold = jobs.hold(&name.job, &taken);
+            let hold = jobs.hold(&name.job, &taken, is_interrupted);
             let why = match store.adopt(&name.job, hold.clone()) {
-                Ok(()) => return tracing::info!(job = %name.job, "the job goes on at this host"),
+                Ok(()) => {
+                    tracing::info!(job = %name.job, "the job goes on at this host");
+                    return true;
+                }
+                Err(StoreError::Lost) => {
+                    tracing::info!(job = %name.job, "the job has ended while this host took it");
+                    return true;
+                }
                 Err(why) => why.to_string(),
             };
-            tracing::error!(job = %name.job, "the job that was taken cannot go on here: {why}");
+            tracing::error!(
+                job = %name.job,
+                "the job that was taken cannot go on here, and is tried again in some minutes; `guild cancel {}` ends it: \
+                 {why}",
+                name.job
+            );
             if let Err(e) = hold.release(&why) {
                 tracing::error!(job = %name.job, "the job cannot be given back: {e}");
             }
+            false
         });
-        if adopted.await.is_err() {
-            tracing::error!("the host failed while it took a job");
+        match adopted.await {
+            Ok(true) => {}
+            Ok(false) => self.queue.pass_over(&job),
+            Err(_) => tracing::error!("the host failed while it took a job"),
         }
         // It may have taken long to fetch the job's files.
         if let Some(reserved) = self.places().get_mut(&job) {

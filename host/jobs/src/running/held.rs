@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use cap_std::fs::Dir;
-use guild_contract::Meta;
+use guild_contract::{Meta, Resumption};
 use guild_fs::{durable::read_whole, tree::walk};
 
 use super::{Files, RunningJob};
@@ -152,6 +152,12 @@ impl RunningJob {
     pub(crate) fn release(&self, why: &str) -> Result<Head, StoreError> {
         let unknown = || StoreError::Unknown(self.id.to_string());
         let hold = self.hold.as_ref().ok_or_else(unknown)?;
+        // The host has not ended while it carried the job out.
+        if matches!(self.resumption(), Some(Resumption::Together | Resumption::Alone))
+            && let Err(e) = self.set_resumption(None)
+        {
+            tracing::warn!(job = %self.id, "the job is given back as one that may have ended its host: {e}");
+        }
         let mut files = lock(&self.files);
         if files.ended {
             return Err(unknown());

@@ -206,6 +206,12 @@ impl RunningJob {
         lock(&self.record).meta.resumption
     }
 
+    /// Whether a host stopped while it carried the job out, which may be the job's doing. A job that its last holder gave
+    /// back only goes on.
+    pub fn was_interrupted(&self) -> bool {
+        self.resumption().is_some() || self.hold.as_ref().is_none_or(|hold| hold.is_interrupted())
+    }
+
     /// Records that it is resumed now. This has to be called before any part of it runs, so that a host crash by the
     /// job is noticed.
     ///

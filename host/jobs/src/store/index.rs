@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     ops::Bound,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::keys::CallersKey;
 use crate::{
     files::record::{HEAD_BYTES, Notes, head, shown_summary},
-    ledger::Head,
+    ledger::{Head, News},
     running::{RunningJob, ended::EndedJob},
     sync::lock,
 };
@@ -166,8 +166,9 @@ pub(crate) struct Index {
     ordered: BTreeMap<Order, Arc<Entry>>,
     /// The newest job of each caller's key.
     by_key: HashMap<CallersKey, JobId>,
-    /// Ids of jobs that are being made or removed, whose directories no other thread may touch.
-    claimed: HashSet<JobId>,
+    /// Ids of jobs that are being made or removed, whose directories no other thread may touch, with the last news that the
+    /// ledger told of them meanwhile.
+    claimed: HashMap<JobId, Option<News>>,
 }
 
 impl Index {
@@ -182,21 +183,33 @@ impl Index {
 
     /// Whether the job is in the index, or being made or removed.
     pub(crate) fn knows(&self, id: &JobId) -> bool {
-        self.by_id.contains_key(id.as_str()) || self.claimed.contains(id)
+        self.by_id.contains_key(id.as_str()) || self.claimed.contains_key(id)
     }
 
     /// Reserves an id; false if it is taken.
     pub(crate) fn claim(&mut self, id: &JobId) -> bool {
-        !self.by_id.contains_key(id.as_str()) && self.claimed.insert(id.clone())
+        !self.knows(id) && self.claimed.insert(id.clone(), None).is_none()
     }
 
     /// Removes a job, but keeps its id reserved; false if there is no such job.
     pub(crate) fn take(&mut self, id: &JobId) -> bool {
-        self.remove(id) && self.claimed.insert(id.clone())
+        self.remove(id) && self.claimed.insert(id.clone(), None).is_none()
     }
 
-    pub(crate) fn unclaim(&mut self, id: &JobId) {
-        self.claimed.remove(id);
+    /// Gives a reserved id up, and returns the news that was kept.
+    pub(crate) fn unclaim(&mut self, id: &JobId) -> Option<News> {
+        self.claimed.remove(id).flatten()
+    }
+
+    /// Keeps the news of a job whose id is reserved; returns that of another one.
+    pub(crate) fn keep(&mut self, id: &JobId, news: News) -> Option<News> {
+        match self.claimed.get_mut(id) {
+            Some(kept) => {
+                *kept = Some(news);
+                None
+            }
+            None => Some(news),
+        }
     }
 
     pub(crate) fn insert(&mut self, entry: Arc<Entry>) {

@@ -9,6 +9,7 @@ mod keys;
 mod leftovers;
 mod list;
 mod load;
+mod log;
 mod recover;
 mod remove;
 mod shared;
@@ -68,6 +69,7 @@ use list::Lists;
 pub use list::filter;
 pub use load::LoadReport;
 use load::Loading;
+pub use log::LOG_BYTES;
 use recover::Recovery;
 pub use recover::{Resume, interrupted};
 pub use remove::PruneReport;
@@ -145,7 +147,7 @@ impl Drop for Staged {
     fn drop(&mut self) {
         if !self.is_job {
             self.store.trash.remove(&self.store.context.jobs, &self.name());
-            self.store.catalog.write().unclaim(&self.id);
+            self.store.unclaim(&self.id);
         }
     }
 }
@@ -255,7 +257,7 @@ impl JobStore {
             staged.is_job = true;
         }
         made.map_err(|e| {
-            self.catalog.write().unclaim(&new.id);
+            self.unclaim(&new.id);
             let removed = e.kind() == io::ErrorKind::NotFound;
             let hint = if removed { "; jobs/ was removed while the host runs, so start the host again" } else { "" };
             StoreError::io(format!("could not store the job{hint}"))(e)
@@ -453,6 +455,7 @@ impl EndListener for JobStore {
         let entry = self.catalog.read().get(id.as_str());
         if let Some(entry) = entry {
             self.lose(&entry, head);
+            self.look_again(&entry);
         }
     }
 

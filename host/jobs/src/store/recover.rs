@@ -196,7 +196,8 @@ impl JobStore {
         let is_suspect = matches!(meta.resumption, Some(Resumption::Alone | Resumption::HeldBack));
         // A conversation runs nothing until the user sends a message, so a restart does not count as its crash.
         let counts = !matches!(plan.accepted.plan, Plan::Conversation(_));
-        if counts && !is_suspect && meta.resumes >= limits.resumes {
+        let is_interrupted = hold.as_ref().is_none_or(|hold| hold.is_interrupted());
+        if counts && is_interrupted && !is_suspect && meta.resumes >= limits.resumes {
             let why = format!("it was resumed {} times, as often as limits.resumes allows", meta.resumes);
             return Err(NotResumed::Refused(why));
         }
@@ -240,11 +241,13 @@ impl JobStore {
             true => EventDetail::JobSummary { summary: job.snapshot().summary },
             false => EventDetail::JobResumed { description },
         };
-        self.insert_running(&job, Some(begin));
+        if !self.insert_running(&job, Some(begin)) {
+            return Err(NotResumed::Unknown(io::Error::other("it has ended meanwhile")));
+        }
         if is_suspect {
             job.log(HELD_BACK);
             tracing::warn!(job = %job.id(), "{HELD_BACK}; `guild resume {}` lets it on", job.id());
-        } else {
+        } else if is_interrupted {
             tracing::info!(job = %job.id(), "resuming job interrupted by host stop");
         }
         Ok(job)
@@ -259,20 +262,32 @@ impl JobStore {
         Some(transcript::usage(&history, plan.accepted.agent))
     }
 
-    /// Adds a running job to the index, and publishes `begin`, unless the ledger has that event already.
-    pub(super) fn insert_running(&self, job: &Arc<RunningJob>, begin: Option<EventDetail>) {
+    /// Adds a running job to the index, and publishes `begin`, unless the ledger has that event already. False if the ledger
+    /// has told of the job's end while this host took it.
+    pub(super) fn insert_running(&self, job: &Arc<RunningJob>, begin: Option<EventDetail>) -> bool {
         let mut index = self.catalog.write();
-        index.unclaim(job.id());
         match index.get(job.id().as_str()) {
             // Those who follow the job have its entry.
-            Some(entry) => *lock(&entry.state) = State::Running(job.clone()),
+            Some(entry) => {
+                let mut state = lock(&entry.state);
+                if state.with_meta(|meta| meta.status != JobStatus::Running) {
+                    return false;
+                }
+                *state = State::Running(job.clone());
+            }
             None => index.insert(Entry::new(State::Running(job.clone()))),
         }
+        let kept = index.unclaim(job.id());
         // The event is published while the index is locked, so that no event of the job precedes it.
         if let Some(begin) = begin {
             job.publish(|| begin);
         }
+        drop(index);
         self.context.changed();
+        if let Some(news) = kept {
+            self.hear(job.id(), news);
+        }
+        true
     }
 }
 

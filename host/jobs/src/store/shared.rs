@@ -32,13 +32,15 @@ impl JobStore {
             match entry {
                 Some(entry) => self.leave(&entry, |index| index.remove(id)),
                 // A job that was deleted here was known as deleted until now.
-                None => self.catalog.write().unclaim(id),
+                None => drop(self.catalog.write().unclaim(id)),
             }
             return;
         };
         let Some(entry) = entry else {
             let mut index = self.catalog.write();
-            if !index.knows(id) {
+            if let Some(News { head: Some(head), .. }) = index.keep(id, News { head: Some(head), ..news })
+                && !index.knows(id)
+            {
                 index.insert(Entry::new(State::elsewhere(head)));
                 self.context.changed();
             }
@@ -76,7 +78,8 @@ impl JobStore {
     ///
     /// # Errors
     ///
-    /// Returns the reason when the job's files cannot be had, or the ledger refuses its end. The hold is dropped then.
+    /// Returns [`StoreError::Lost`] when the job has ended meanwhile, and the reason when the job's files cannot be had, or
+    /// the ledger refuses its end. The hold is dropped then.
     pub fn adopt(&self, id: &JobId, hold: Arc<dyn Hold>) -> Result<(), StoreError> {
         let _reading = lock(&self.recovery.reading);
         let entry = self.find(id.as_str())?;
@@ -94,6 +97,7 @@ impl JobStore {
                 self.context.changed();
             }
             Ok(resumed) => self.insert_recovered(id, Ok(resumed)),
+            Err(_) if entry.status() != JobStatus::Running => return Err(StoreError::Lost),
             Err(reason) => return Err(StoreError::Unavailable(format!("the job cannot be continued: {reason}"))),
         }
         Ok(())
@@ -111,6 +115,24 @@ impl JobStore {
         let head = job.release(why)?;
         self.lose(&entry, head);
         Ok(())
+    }
+
+    /// Gives a reserved id up, and takes the news that came meanwhile.
+    pub(super) fn unclaim(&self, id: &JobId) {
+        let kept = self.catalog.write().unclaim(id);
+        if let Some(news) = kept {
+            self.hear(id, news);
+        }
+    }
+
+    /// Reads the picture of a job that this host has lost: the ledger may have told of it before the job ran here.
+    pub(super) fn look_again(&self, entry: &Arc<Entry>) {
+        let Some(ledger) = &self.context.ledger else { return };
+        match ledger.decide(&entry.id, &|_| None) {
+            Ok((head, _)) => self.hear(&entry.id, News { head: Some(head), is_held: false }),
+            Err(Refused::Lost) => self.forget_deleted(entry),
+            Err(Refused::Unavailable(why)) => tracing::warn!(job = %entry.id, "the job's end is not known here: {why}"),
+        }
     }
 
     /// Shows a job that ran here as another host's, with the picture that it had here.
@@ -166,7 +188,7 @@ impl JobStore {
         });
         begun.inspect_err(|_| {
             self.trash.remove(&self.context.jobs, id.as_str());
-            self.catalog.write().unclaim(id);
+            self.unclaim(id);
         })
     }
 
@@ -366,12 +388,12 @@ impl JobStore {
         copied.map_err(StoreError::io("the job cannot be copied to this host"))
     }
 
-    fn discard_fetched(&self, id: &JobId) {
+    pub(super) fn discard_fetched(&self, id: &JobId) {
         self.trash.remove(&self.context.jobs, &format!("{NEW}{id}"));
     }
 
     /// Fetches files of a job into a directory of its name, in a temporary directory; [`Self::discard_fetched`] follows.
-    fn fetch(&self, id: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Dir, StoreError> {
+    pub(super) fn fetch(&self, id: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Dir, StoreError> {
         let Some(ledger) = &self.context.ledger else { return Err(StoreError::Unknown(id.to_string())) };
         let (jobs, name) = (&self.context.jobs, format!("{NEW}{id}"));
         self.discard_fetched(id);

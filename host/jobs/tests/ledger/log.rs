@@ -59,6 +59,9 @@ struct Listener {
     told: BTreeMap<JobId, usize>,
 }
 
+/// What happens when a job is born.
+type AtBirth = Box<dyn FnOnce(&JobId) + Send>;
+
 /// The logs of all jobs.
 #[derive(Default)]
 pub(crate) struct Logs {
@@ -67,6 +70,8 @@ pub(crate) struct Logs {
     pub(crate) events: Mutex<Vec<JobEvent>>,
     /// Whether no host can reach the logs.
     pub(crate) is_away: AtomicBool,
+    /// What happens when the next job is born, before its host is answered.
+    pub(crate) at_birth: Mutex<Option<AtBirth>>,
     /// The number of times that a host waited for its appends.
     pub(crate) settled: AtomicUsize,
 }
@@ -115,10 +120,11 @@ impl Logs {
         let mut jobs = self.jobs().unwrap();
         let log = jobs.get_mut(job).unwrap();
         log.holds += 1;
-        log.holder = Some((host, log.holds));
+        let is_interrupted = log.holder.replace((host, log.holds)).is_some();
         log.taken = log.appends.len();
         log.appended();
-        Arc::new(Held { logs: self.clone(), job: job.clone(), holder: (host, log.holds), queue: Mutex::default() })
+        let (logs, job, holder) = (self.clone(), job.clone(), (host, log.holds));
+        Arc::new(Held { logs, job, holder, is_interrupted, queue: Mutex::default() })
     }
 
     /// A file of a job in its log.
@@ -151,8 +157,11 @@ impl Ledger for OfHost {
         log.appended();
         self.logs.events.lock().unwrap().push(birth.event);
         jobs.insert(birth.job.clone(), log);
+        drop(jobs);
+        let at_birth = self.logs.at_birth.lock().unwrap().take();
+        at_birth.into_iter().for_each(|happens| happens(birth.job));
         let (logs, job) = (self.logs.clone(), birth.job.clone());
-        Ok(Arc::new(Held { logs, job, holder: (self.host, 1), queue: Mutex::default() }))
+        Ok(Arc::new(Held { logs, job, holder: (self.host, 1), is_interrupted: false, queue: Mutex::default() }))
     }
 
     fn decide(
@@ -191,6 +200,7 @@ struct Held {
     logs: Arc<Logs>,
     job: JobId,
     holder: (&'static str, u32),
+    is_interrupted: bool,
     /// The changes that are not stored yet. Nothing is stored before somebody waits for it.
     queue: Mutex<Queue>,
 }
@@ -212,6 +222,10 @@ impl Held {
 
 #[async_trait]
 impl Hold for Held {
+    fn is_interrupted(&self) -> bool {
+        self.is_interrupted
+    }
+
     fn record(&self, change: Change) {
         self.queue.lock().unwrap().changes.push(change);
     }

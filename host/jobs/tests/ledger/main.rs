@@ -8,7 +8,9 @@ mod log;
 use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use common::{Member, is_unknown, listed_ids, new_job, start, status};
-use guild_contract::{Decision, DispatchKey, EventDetail, JobId, JobStatus, JobUsage, Resumption, Usage};
+use guild_contract::{
+    Decision, DispatchKey, EventDetail, JobId, JobStatus, JobUsage, Resumption, Usage, rpc::LogParams,
+};
 use guild_jobs::{
     AttachedBytes, JobStore, JobTools, Keyed, NewJob, Resume, RunningJob, Sealed, StoreError, StoreOptions,
 };
@@ -79,7 +81,9 @@ impl Resume for Resumed {
     }
 
     fn resume(&self, job: Arc<RunningJob>) {
-        job.begin_resumed(Resumption::Together).unwrap();
+        if job.was_interrupted() {
+            job.begin_resumed(Resumption::Together).unwrap();
+        }
         self.0.lock().unwrap().push(job);
     }
 }
@@ -119,6 +123,9 @@ fn a_job_is_the_same_at_both_hosts_while_it_runs() {
     assert_eq!(status(&b.store, &id), status(&a.store, &id));
     assert_eq!(status(&b.store, &id).questions.unwrap(), ["who?"]);
     assert_eq!(b.store.transcript(&id).unwrap(), a.store.transcript(&id).unwrap());
+    let log = LogParams { job_id: id.to_string(), after: None };
+    assert_eq!(b.store.log(&log).unwrap(), a.store.log(&log).unwrap());
+    assert_eq!(b.store.log(&log).unwrap().transcript.len(), 1);
     assert_eq!(b.store.artifact(id.as_str(), "t/a.csv", 10).unwrap(), b"3");
     assert_eq!(b.store.task(id.as_str()).unwrap(), a.store.task(id.as_str()).unwrap());
     assert_eq!(b.store.attached(id.as_str()).unwrap().1.first().unwrap().bytes, b"1,2");
@@ -147,6 +154,8 @@ fn a_result_is_the_same_at_both_hosts_with_files_that_a_component_wrote_itself()
         assert_eq!(host.store.result(job.id().as_str()).unwrap(), result);
         assert_eq!(host.store.artifact(job.id().as_str(), "own.csv", 10).unwrap(), b"2");
         assert_eq!(status(&host.store, job.id()), status(&a.store, job.id()));
+        let log = LogParams { job_id: job.id().to_string(), after: None };
+        assert_eq!(host.store.log(&log).unwrap().status, JobStatus::Completed);
     }
 }
 
@@ -172,6 +181,7 @@ fn a_cancel_at_another_host_is_final_and_an_end_that_comes_later_stores_nothing(
     assert!(job.cancelled().is_cancelled() && job.is_over());
     assert_eq!((logs.file(&id, "result.md"), logs.file(&id, "meta.json")), (None, stored));
     assert!(!a.has_copy(&id), "its files here are gone");
+    assert_eq!(a.status(&id), JobStatus::Cancelled, "the ledger was asked");
     a.listens();
     assert_eq!(status(&a.store, &id), status(&b.store, &id));
     assert_eq!(a.store.cancel(id.as_str()).unwrap().status, JobStatus::Cancelled);
@@ -290,6 +300,54 @@ fn a_released_job_waits_for_a_host_with_all_that_it_did() {
     b.resumed().complete(Some("done")).unwrap();
     let result = a.listens().store.result(id.as_str()).unwrap();
     assert_eq!((result.output.as_str(), result.artifacts.unwrap()), ("done", vec!["artifacts/a.csv".to_owned()]));
+}
+
+#[test]
+fn a_job_that_ends_while_a_host_takes_it_is_not_carried_out() {
+    let (logs, a, b) = two_hosts();
+    let id = a.start("d").id().clone();
+    b.listens();
+    let taken = logs.take("b", &id);
+    a.store.cancel(id.as_str()).ok();
+    a.listens().store.cancel(id.as_str()).unwrap();
+    b.listens();
+    assert!(matches!(b.store.adopt(&id, taken), Err(StoreError::Lost)));
+    assert_eq!((b.status(&id), b.resumed.0.lock().unwrap().len()), (JobStatus::Cancelled, 0));
+}
+
+#[test]
+fn a_job_that_is_cancelled_elsewhere_before_its_dispatch_is_answered_stops_here() {
+    let (logs, a, b) = two_hosts();
+    let (store, told) = (b.store.clone(), logs.clone());
+    *logs.at_birth.lock().unwrap() = Some(Box::new(move |id| {
+        store.cancel(id.as_str()).unwrap();
+        while told.tell("a") {}
+    }));
+    let job = a.start("d");
+    assert!(job.cancelled().is_cancelled());
+    assert_eq!(a.status(job.id()), JobStatus::Cancelled);
+}
+
+#[test]
+fn a_job_that_hosts_give_back_again_and_again_counts_as_interrupted_once() {
+    let (logs, a, b) = two_hosts();
+    let id = a.start("d").id().clone();
+    let meta = || logs.file(&id, "meta.json").unwrap();
+    // Its host is dead.
+    b.listens().takes(&id).unwrap();
+    settle(&b.resumed());
+    assert!(b.resumed().was_interrupted() && meta().contains("\"together\""), "{}", meta());
+    for _ in 0..b.member.limits.resumes {
+        for (from, to) in [(&b, &a), (&a, &b)] {
+            from.store.release(&id, "the host stops").unwrap();
+            assert!(!meta().contains("resumption"), "{}", meta());
+            to.listens().takes(&id).unwrap();
+            assert!(!to.resumed().was_interrupted());
+        }
+    }
+    assert!(meta().contains("\"resumes\": 1"), "{}", meta());
+    b.resumed().complete(Some("done")).unwrap();
+    assert_eq!(a.listens().status(&id), JobStatus::Completed);
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ impl Hub {
         });
     }
 
-    /// Begins after a message of a cluster's log.
+    /// Goes on after a message of a cluster's log: events before it may be gone.
     pub(crate) fn begin_after(&self, sequence: u64) {
         self.change(|ring| ring.begin_after(sequence));
     }

@@ -79,7 +79,7 @@ impl Ring {
         Self { is_shared: true, ..Self::new(log, most) }
     }
 
-    /// Begins after the message `sequence` of the log: the events up to it are gone.
+    /// Goes on after the message `sequence` of the log: events up to it may be gone.
     pub fn begin_after(&mut self, sequence: u64) {
         self.newest = self.newest.max(sequence.saturating_mul(NUMBERS_EACH).saturating_add(NUMBERS_EACH / 2 - 1));
         self.gone = self.gone.max(self.newest);
@@ -141,7 +141,7 @@ impl Ring {
         while self.kept.len() > self.most || (self.bytes > self.most.saturating_mul(BYTES_EACH) && self.kept.len() > 1)
         {
             let Some((number, oldest)) = self.kept.pop_first() else { return };
-            (self.gone, self.bytes) = (number, self.bytes - oldest.frame.len());
+            (self.gone, self.bytes) = (self.gone.max(number), self.bytes - oldest.frame.len());
             if let (Kind::JobSummary, Some(job)) = (oldest.kind, oldest.job) {
                 self.summaries.remove(&(oldest.member, job));
             }
@@ -310,6 +310,11 @@ mod tests {
         later.begin_after(3);
         assert!(String::from_utf8_lossy(&later.read(1, |_| true).0).contains(r#""kind":"gap","missed":null"#));
         assert_eq!(later.after("e-1"), Some(Start::AnotherRun));
+        // One that was cut off has not seen all either, and tells those who follow it.
+        rings[1].begin_after(6);
+        rings[1].hear(7, 0, question("e"), false);
+        let told = received(&rings[1], 4 * NUMBERS_EACH);
+        assert!(told.len() == 2 && told[1].ends_with("\"e\""), "{told:?}");
     }
 
     #[test]

@@ -577,7 +577,8 @@ fn queue(job: &RunningJob, agent: Runtime) {
 /// A runtime, and a permit to run a session there.
 type Place = (Slot, Permit<MemberKey>);
 
-/// Waits for the turn of a job that is resumed, and for a place for its session; and begins its trial.
+/// Waits for a place for the session of a job that goes on. One that was interrupted waits for its turn before, and is on
+/// trial then.
 async fn resumed(
     context: &HostContext,
     member: &MemberKey,
@@ -587,15 +588,19 @@ async fn resumed(
     let (slot, resumptions) = (context.resources.runtimes.get(agent)?, &context.resumptions);
     loop {
         queue(job, agent);
-        let turn = tokio::select! {
-            turn = resumptions.turn(job) => turn,
-            () = job.cancelled().cancelled() => return Err(RunError::Cancelled),
+        let turn = match job.was_interrupted() {
+            false => None,
+            true => tokio::select! {
+                turn = resumptions.turn(job) => Some(turn),
+                () = job.cancelled().cancelled() => return Err(RunError::Cancelled),
+            },
         };
         let reserved = context.cluster.as_ref().and_then(|cluster| cluster.reserved(member, job.id()));
         let permit = match reserved {
             Some(permit) => permit,
             None => permit(&slot, job, agent, member).await?,
         };
+        let Some(turn) = turn else { return Ok((slot, permit)) };
         if let Some(trial) = resumptions.trial(turn) {
             trial.begin(job, Duration::from_secs(context.limits.resume_trial_seconds.into())).await;
             return Ok((slot, permit));
