@@ -1,4 +1,4 @@
-//! Searches every course of two hosts with one job: each may dispatch, take, cancel and delete it, crash and begin
+//! Searches every course of two hosts with one job: each may dispatch, take, give back, cancel and delete it, crash and begin
 //! again, or stand still for as long as it likes; requests are delayed, lost and delivered twice, answers are lost,
 //! appends are refused without a cause, and each read may be out of date.
 
@@ -25,6 +25,8 @@ enum Act {
     /// The result of the call; or that it was interrupted.
     Answer,
     Complete,
+    /// The owner gives the job back.
+    Free,
     Cancel,
     Delete,
 }
@@ -46,6 +48,7 @@ impl Hash for Message {
             Act::Complete => 3,
             Act::Cancel => 4,
             Act::Delete => 5,
+            Act::Free => 6,
             Act::Take(epoch) => 8 + epoch,
         };
         state.write_u64(u64::from_be_bytes([0, 0, 0, self.id.0, self.id.1, self.id.2, self.expected, act]));
@@ -99,6 +102,7 @@ struct Left {
     refusals: u8,
     takes: u8,
     cancels: u8,
+    frees: u8,
     /// Decisions made from a log that is out of date.
     stale: u8,
 }
@@ -119,7 +123,8 @@ struct State {
 }
 
 /// Faults together in one course.
-const FAULTS: Left = Left { crashes: 1, timeouts: 1, doubles: 1, refusals: 1, takes: 2, cancels: 1, stale: 0 };
+const FAULTS: Left =
+    Left { crashes: 1, timeouts: 1, doubles: 1, refusals: 1, takes: 2, cancels: 1, frees: 0, stale: 0 };
 
 /// A rule that the hosts of a search break, to show that the search would find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +149,7 @@ fn mark(message: &Message) -> [Option<Mark<Owner>>; 2] {
         Act::Take(epoch) => [Some(Mark::Own(owner, u64::from(epoch))), None],
         Act::Call | Act::Answer => [Some(Mark::Work), None],
         Act::Complete | Act::Cancel => [Some(Mark::End), None],
+        Act::Free => [Some(Mark::Free), None],
         Act::Delete => [Some(Mark::Gone), None],
     }
 }
@@ -209,7 +215,7 @@ impl State {
             self.wrong = Some("an append is stored twice");
         }
         match message.act {
-            Act::Call | Act::Answer | Act::Complete if !is_owner => {
+            Act::Call | Act::Answer | Act::Complete | Act::Free if !is_owner => {
                 self.wrong = Some("an old owner's append is stored")
             }
             Act::Complete | Act::Cancel if before.is_ended() => self.wrong = Some("a job has two ends"),
@@ -260,7 +266,7 @@ impl State {
                         self.told[usize::from(message.act == Act::Cancel)] = true;
                         Doing::Nothing
                     }
-                    Act::Delete => Doing::Nothing,
+                    Act::Delete | Act::Free => Doing::Nothing,
                     _ if is_overtaken => Doing::Nothing,
                     _ => Doing::Holds { tail: sequence as u8, step: then },
                 }
@@ -295,6 +301,9 @@ impl State {
                 }
                 if self.left.cancels > 0 {
                     send(Act::Cancel, Step::Answered);
+                }
+                if self.left.frees > 0 && matches!(step, Step::Begun | Step::Answered) {
+                    send(Act::Free, step);
                 }
             }
             Doing::Sent { message, then } if self.left.timeouts > 0 => {
@@ -358,6 +367,7 @@ impl State {
         host.doing = Doing::Sent { message, then };
         state.left.takes -= u8::from(matches!(act, Act::Take(_)));
         state.left.cancels -= u8::from(matches!(act, Act::Cancel | Act::Delete));
+        state.left.frees -= u8::from(act == Act::Free);
         state.network.push(message);
         state.network.sort_unstable();
         if act == Act::Call && broken == Broken::StartsEarly {
@@ -447,8 +457,9 @@ fn no_course_of_two_hosts_breaks_a_promise() {
     let pauses = Left { crashes: 0, timeouts: 3, doubles: 0, refusals: 0, stale: 1, ..FAULTS };
     let crashes = Left { crashes: 2, timeouts: 0, refusals: 0, ..FAULTS };
     let stale = Left { timeouts: 0, doubles: 0, refusals: 0, stale: 2, ..FAULTS };
+    let drains = Left { doubles: 0, refusals: 0, frees: 1, ..FAULTS };
     let (mut states, mut reached) = (0, HashSet::new());
-    for left in [FAULTS, pauses, crashes, stale] {
+    for left in [FAULTS, pauses, crashes, stale, drains] {
         let (seen, ends, wrong) = search(left, Broken::Nothing);
         assert_eq!(wrong, None, "{left:?}");
         println!("{seen} states of {left:?}");
@@ -456,7 +467,7 @@ fn no_course_of_two_hosts_breaks_a_promise() {
         reached.extend(ends);
     }
     assert!(states > 1_000_000, "only {states} states: the search is cut short");
-    assert!([Act::Complete, Act::Cancel, Act::Delete, Act::Take(3)].iter().all(|act| reached.contains(act)));
+    assert!([Act::Complete, Act::Cancel, Act::Delete, Act::Free, Act::Take(3)].iter().all(|act| reached.contains(act)));
 }
 
 #[test]
