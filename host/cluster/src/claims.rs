@@ -28,9 +28,9 @@ use crate::{
 const STEP: Duration = Duration::from_millis(100);
 /// How long a host that has a place waits at most, however many jobs other hosts take meanwhile, unless it loses a claim.
 const MOST_WAIT: Duration = Duration::from_secs(2);
-/// How long a host passes over a job that it cannot carry out, as one with a file that is missing or a record that it
-/// cannot read.
-const PASSED_OVER: Duration = Duration::from_secs(5 * 60);
+/// How long a host passes over a job that it could not carry out, as one with a file that is missing or a record that it
+/// cannot read: after the first time, and at most. Each time takes twice as long as the one before.
+const PASSED_OVER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5 * 60));
 /// The jobs of a member that are considered at once, oldest first.
 const CONSIDERED: usize = 256;
 
@@ -85,8 +85,8 @@ struct State {
     waiting: usize,
     /// The jobs that this host is taking.
     taking: HashSet<JobName>,
-    /// When this host could not carry out a job.
-    passed_over: HashMap<JobName, Instant>,
+    /// The jobs that this host could not carry out: the time of the last attempt, and for how long they are passed over.
+    passed_over: HashMap<JobName, (Instant, Duration)>,
     /// When each other host took a job.
     takes: HashMap<String, Instant>,
     /// The member whose turn was last.
@@ -223,8 +223,9 @@ impl Queue {
                 let names = line.iter().filter_map(|(sequence, open)| {
                     let name = JobName { member: member.clone(), job: open.job.clone() };
                     let is_free = open.holder.as_ref().is_none_or(|holder| is_over(holder));
-                    let since = state.passed_over.get(&name);
-                    let is_passed = state.taking.contains(&name) || since.is_some_and(|at| at.elapsed() < PASSED_OVER);
+                    let passed = state.passed_over.get(&name);
+                    let is_passed =
+                        state.taking.contains(&name) || passed.is_some_and(|(at, time)| at.elapsed() < *time);
                     (is_free && !is_passed).then_some((*sequence, name, open))
                 });
                 for (sequence, name, open) in names.take(CONSIDERED) {
@@ -289,7 +290,9 @@ impl Queue {
     pub fn pass_over(&self, name: &JobName) {
         let mut state = self.state();
         state.taking.remove(name);
-        state.passed_over.insert(name.clone(), Instant::now());
+        let before = state.passed_over.get(name).map(|(_, time)| *time);
+        let time = before.map_or(PASSED_OVER.0, |time| (time * 2).min(PASSED_OVER.1));
+        state.passed_over.insert(name.clone(), (Instant::now(), time));
     }
 
     /// Lets the wait for higher ranks begin for the jobs of owners whose life is over by now.
@@ -485,8 +488,12 @@ mod tests {
         queue.hear(&first, &owner("a"));
         assert_eq!(take(&queue, &[], false), Some("x2".to_owned()));
         assert_eq!(take(&queue, &[], false), None);
-        queue.state().passed_over.values_mut().for_each(|since| *since = since.checked_sub(PASSED_OVER).unwrap());
+        queue.state().passed_over.values_mut().for_each(|(at, time)| *at = at.checked_sub(*time).unwrap());
         assert_eq!(take(&queue, &[], false), Some("x1".to_owned()), "it is tried again");
+        for _ in 0..20 {
+            queue.pass_over(&first.name);
+        }
+        assert_eq!(queue.state().passed_over.get(&first.name).unwrap().1, PASSED_OVER.1);
     }
 
     #[test]

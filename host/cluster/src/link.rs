@@ -414,13 +414,16 @@ impl Link {
     }
 
     async fn write_until(&self, write: &Write, patience: Duration) -> Result<Written, StoreError> {
-        let (begun, mut pause) = (Instant::now(), PAUSES.0);
+        let (begun, mut pause, mut is_first) = (Instant::now(), PAUSES.0, true);
         loop {
-            let why = match self.send(write).await {
+            let error = match self.send(write).await {
                 Answer::Stored(sequence) => return Ok(Written::Stored { sequence, is_overtaken: false }),
-                Answer::Never(error) => return Err(error),
-                Answer::Unclear(why) => why,
+                Answer::Never(error) if is_first => return Err(error),
+                // An earlier try may be stored.
+                Answer::Never(error) => error,
+                Answer::Unclear(why) => StoreError::Unreachable(why),
             };
+            is_first = false;
             let settled = match self.read(write.stream, &write.subject, write.expected + 1).await {
                 Ok(after) => {
                     let id = |message: &Message| message.header(ID).unwrap_or_default().to_owned();
@@ -431,7 +434,9 @@ impl Link {
             match settled {
                 Settled::Stored { sequence, is_overtaken } => return Ok(Written::Stored { sequence, is_overtaken }),
                 Settled::Refused => return Ok(Written::Refused),
-                Settled::Unknown if begun.elapsed() > patience => return Err(StoreError::Unreachable(why)),
+                Settled::Unknown if begun.elapsed() > patience || !matches!(error, StoreError::Unreachable(_)) => {
+                    return Err(error);
+                }
                 Settled::Unknown => {}
             }
             sleep(pause).await;

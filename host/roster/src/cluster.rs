@@ -575,7 +575,7 @@ impl Cluster {
                     tracing::info!(job = %name.job, "the job goes on at this host");
                     return true;
                 }
-                Err(StoreError::Lost) => {
+                Err(StoreError::Lost | StoreError::Unknown(_)) => {
                     tracing::info!(job = %name.job, "the job has ended while this host took it");
                     return true;
                 }
@@ -583,7 +583,7 @@ impl Cluster {
             };
             tracing::error!(
                 job = %name.job,
-                "the job that was taken cannot go on here, and is tried again in some minutes; `guild cancel {}` ends it: \
+                "the job that was taken cannot go on here, and is tried again after a while; `guild cancel {}` ends it: \
                  {why}",
                 name.job
             );

@@ -9,7 +9,7 @@ use std::{
 
 use guild_contract::{
     JobId, JobStatus, Meta,
-    rpc::{Listed, ListedDetails, StatusView},
+    rpc::{Listed, ListedDetails, LogPosition, StatusView},
 };
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -41,8 +41,12 @@ pub(crate) enum State {
 /// A job that this host knows from the ledger.
 pub(crate) struct Elsewhere {
     pub(crate) head: Head,
-    /// The worker's notes, until the head changes.
+    /// The number of times that the ledger has told of it since.
+    pub(crate) heard: u64,
+    /// The worker's notes, until the ledger tells of it again.
     pub(crate) notes: Option<Box<Notes>>,
+    /// The end of its transcript and its log, until the ledger tells of it again.
+    pub(crate) log_end: Option<Box<LogPosition>>,
     /// Signals a new head to those who follow the job, if there are any. It closes when the job is in another state here.
     pub(crate) changes: Option<watch::Sender<()>>,
 }
@@ -56,7 +60,8 @@ impl Elsewhere {
 
     /// Takes a new head, and tells those who follow the job.
     pub(crate) fn hear(&mut self, head: Head) {
-        (self.head, self.notes) = (head, None);
+        (self.head, self.notes, self.log_end) = (head, None, None);
+        self.heard += 1;
         if let Some(changes) = &self.changes {
             changes.send_replace(());
         }
@@ -66,7 +71,7 @@ impl Elsewhere {
 impl State {
     /// A job of the ledger with this picture.
     pub(crate) fn elsewhere(head: Head) -> Self {
-        Self::Elsewhere(Box::new(Elsewhere { head, notes: None, changes: None }))
+        Self::Elsewhere(Box::new(Elsewhere { head, heard: 0, notes: None, log_end: None, changes: None }))
     }
 
     /// Reads the job's record.

@@ -1,6 +1,6 @@
 //! Answers with the lines of a job's transcript and log, as they grow.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use cap_std::fs::Dir;
 use guild_contract::{
@@ -8,10 +8,7 @@ use guild_contract::{
     rpc::{LogParams, LogView},
 };
 
-use super::{
-    JobStore,
-    index::{Entry, State},
-};
+use super::{JobStore, index::State};
 use crate::{
     error::StoreError,
     files::{
@@ -32,28 +29,38 @@ impl JobStore {
     /// Returns an error when the job is unknown, or its files cannot be read.
     pub fn log(&self, params: &LogParams) -> Result<LogView, StoreError> {
         let entry = self.find(&params.job_id)?;
-        self.refresh(&entry)?;
         let _files = lock(&entry.files);
+        self.refresh(&entry)?;
+        self.fetch_ended(&entry)?;
         let unreadable = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => StoreError::Unknown(params.job_id.clone()),
             _ => StoreError::io("the job's log could not be read")(e),
         };
-        let Some(fetched) = self.fetch_log(&entry)? else {
+        let heard = match &*lock(&entry.state) {
+            State::Running(_) | State::Ended(_) => None,
+            State::Elsewhere(job) => {
+                if let Some(next) = params.after.filter(|after| job.log_end.as_deref() == Some(after)) {
+                    let (job_id, status, error) = (entry.id.clone(), job.head.meta.status, job.head.meta.error.clone());
+                    let (transcript, log) = (Vec::new(), Vec::new());
+                    return Ok(LogView { job_id, status, error, transcript, log, next, more: false });
+                }
+                Some(job.heard)
+            }
+        };
+        let Some(heard) = heard else {
             return self.read_log(&self.context.jobs, &entry.id, params).map_err(unreadable);
         };
+        let fetched = self.fetch(&entry.id, &|file| [META, TRANSCRIPT, LOG].contains(&file))?;
         let read = self.read_log(&fetched, &entry.id, params);
         self.discard_fetched(&entry.id);
-        read.map_err(unreadable)
-    }
-
-    /// The files of a job at another host; `None` if this host has them. `entry.files` is held.
-    fn fetch_log(&self, entry: &Arc<Entry>) -> Result<Option<Dir>, StoreError> {
-        self.fetch_ended(entry)?;
-        match &*lock(&entry.state) {
-            State::Elsewhere(_) => {}
-            State::Running(_) | State::Ended(_) => return Ok(None),
+        let view = read.map_err(unreadable)?;
+        if let State::Elsewhere(job) = &mut *lock(&entry.state)
+            && job.heard == heard
+            && !view.more
+        {
+            job.log_end = Some(Box::new(view.next));
         }
-        self.fetch(&entry.id, &|file| [META, TRANSCRIPT, LOG].contains(&file)).map(Some)
+        Ok(view)
     }
 
     fn read_log(&self, jobs: &Dir, id: &JobId, params: &LogParams) -> io::Result<LogView> {

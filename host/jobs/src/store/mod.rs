@@ -268,7 +268,9 @@ impl JobStore {
             Some(ledger) => Some(self.begin_shared(ledger, &meta, &new.plan, &started)?),
         };
         let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), meta, hold));
-        self.insert_running(&job, self.context.ledger.is_none().then_some(started));
+        if !self.insert_running(&job, self.context.ledger.is_none().then_some(started)) {
+            job.lose();
+        }
         Ok(job)
     }
 

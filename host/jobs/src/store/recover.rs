@@ -275,6 +275,8 @@ impl JobStore {
                 }
                 *state = State::Running(job.clone());
             }
+            // It was deleted meanwhile.
+            None if self.context.ledger.is_some() && !index.knows(job.id()) => return false,
             None => index.insert(Entry::new(State::Running(job.clone()))),
         }
         let kept = index.unclaim(job.id());

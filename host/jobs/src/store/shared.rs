@@ -38,12 +38,14 @@ impl JobStore {
         };
         let Some(entry) = entry else {
             let mut index = self.catalog.write();
-            if let Some(News { head: Some(head), .. }) = index.keep(id, News { head: Some(head), ..news })
-                && !index.knows(id)
-            {
-                index.insert(Entry::new(State::elsewhere(head)));
-                self.context.changed();
+            let Some(news) = index.keep(id, News { head: Some(head.clone()), ..news }) else { return };
+            if index.knows(id) {
+                // The job was made since it was looked for.
+                drop(index);
+                return self.hear(id, news);
             }
+            index.insert(Entry::new(State::elsewhere(head)));
+            self.context.changed();
             return;
         };
         let is_known = |meta: &Meta| finality(meta.status) > finality(head.meta.status);
@@ -91,6 +93,9 @@ impl JobStore {
         self.copy(id)?;
         let failed = |e: io::Error| StoreError::io(format!("{META} of the job cannot be read"))(e);
         let (meta, _) = record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(failed)?;
+        if meta.status != JobStatus::Running {
+            return Err(StoreError::Lost);
+        }
         match self.recover_job(&meta, true, Some(hold)) {
             Ok(Recovered::Ended(ended)) => {
                 *lock(&entry.state) = State::Ended(ended);
@@ -129,6 +134,7 @@ impl JobStore {
     pub(super) fn look_again(&self, entry: &Arc<Entry>) {
         let Some(ledger) = &self.context.ledger else { return };
         match ledger.decide(&entry.id, &|_| None) {
+            Ok((head, _)) if head.meta.status == JobStatus::Running => {}
             Ok((head, _)) => self.hear(&entry.id, News { head: Some(head), is_held: false }),
             Err(Refused::Lost) => self.forget_deleted(entry),
             Err(Refused::Unavailable(why)) => tracing::warn!(job = %entry.id, "the job's end is not known here: {why}"),
@@ -327,18 +333,18 @@ impl JobStore {
 
     /// Reads the notes of a job at another host, unless they are up to date. `entry.files` is held.
     pub(super) fn fetch_notes(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
-        let head = match &*lock(&entry.state) {
-            State::Elsewhere(job) if job.notes.is_none() => job.head.clone(),
+        let (status, heard) = match &*lock(&entry.state) {
+            State::Elsewhere(job) if job.notes.is_none() => (job.head.meta.status, job.heard),
             _ => return Ok(()),
         };
-        if head.meta.status != JobStatus::Running {
+        if status != JobStatus::Running {
             return self.fetch_ended(entry);
         }
         let fetched = self.fetch(&entry.id, &record::is_note)?;
         let (notes, _) = Notes::read(&fetched, &entry.id, &self.context.limits(), None);
         self.discard_fetched(&entry.id);
         if let State::Elsewhere(job) = &mut *lock(&entry.state)
-            && job.head == head
+            && job.heard == heard
         {
             job.notes = Some(Box::new(notes));
         }
@@ -347,16 +353,18 @@ impl JobStore {
 
     /// Copies the files of a job that ended at another host. `entry.files` is held.
     pub(super) fn fetch_ended(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
-        let head = match &*lock(&entry.state) {
-            State::Elsewhere(job) if job.head.meta.status != JobStatus::Running => job.head.clone(),
+        let (summary, heard) = match &*lock(&entry.state) {
+            State::Elsewhere(job) if job.head.meta.status != JobStatus::Running => {
+                (job.head.summary.clone(), job.heard)
+            }
             _ => return Ok(()),
         };
         self.copy(&entry.id)?;
         let read = record::read_meta(&self.context.jobs, &entry.id, &self.context.limits());
         let (meta, fingerprint) = read.map_err(StoreError::io(format!("{META} of the job cannot be read")))?;
         let mut state = lock(&entry.state);
-        if matches!(&*state, State::Elsewhere(job) if job.head == head) {
-            let head = Some((head.summary, record::fingerprint(&self.context.jobs, &entry.id, record::STATUS)));
+        if matches!(&*state, State::Elsewhere(job) if job.heard == heard) {
+            let head = Some((summary, record::fingerprint(&self.context.jobs, &entry.id, record::STATUS)));
             *state = State::Ended(Box::new(EndedJob { head, ..EndedJob::new(meta, Some(fingerprint)) }));
         }
         Ok(())

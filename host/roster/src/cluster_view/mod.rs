@@ -138,7 +138,7 @@ pub(crate) fn differences(hosts: &[HostSeen]) -> Vec<ClusterDifference> {
     let differs = settings.into_iter().filter(|(_, groups)| groups.len() > 1);
     let difference = |(setting, groups): (String, BTreeMap<Option<&str>, Vec<String>>)| {
         let mut groups: Vec<_> = groups.into_values().collect();
-        groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+        groups.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         ClusterDifference { setting, groups }
     };
     differs.map(difference).collect()

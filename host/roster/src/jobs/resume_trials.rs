@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use guild_contract::{JobId, JobStatus, Resumption};
+use guild_contract::{JobId, Resumption};
 use guild_jobs::RunningJob;
 use tokio::{
     sync::{OwnedRwLockWriteGuard, RwLock, watch},
@@ -140,7 +140,7 @@ impl Trial {
         mut changes: watch::Receiver<()>,
     ) {
         let until = Instant::now() + time;
-        while job.status() == JobStatus::Running && matches!(timeout_at(until, changes.changed()).await, Ok(Ok(()))) {
+        while !job.is_over() && matches!(timeout_at(until, changes.changed()).await, Ok(Ok(()))) {
             if self.how == Resumption::Alone && tokens(&job) > tokens_before {
                 self.how = Resumption::Together;
                 let stored = self.resumptions.unless_ended(&job, |_, job| store(job, Some(Resumption::Together)));
