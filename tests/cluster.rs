@@ -519,12 +519,16 @@ fn a_backup_of_a_cluster_is_served_by_a_host_alone_and_goes_into_another_cluster
     let host = alone.serve_roster(&[]);
     assert_eq!(host.at("researcher").status(&id).unwrap(), status);
     assert_eq!(host.at("researcher").result(&id).unwrap(), result);
-    host.stop();
     // Another cluster, whose hosts have members and no jobs.
     let other = Nats::start(1);
     let homes = homes_with(&other, &with_model(&provider.url(), 4));
     let import = || homes[0].run(&["cluster", "import", "--members", members.to_str().unwrap()]);
-    assert!(stderr(&import()).contains("researcher: new in the cluster: jobs 1, notes 1"), "{}", stderr(&import()));
+    let refused = import();
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains("serves it; stop that host first"), "{}", stderr(&refused));
+    host.stop();
+    let imported = import();
+    assert!(stderr(&imported).contains("researcher: new in the cluster: jobs 1, notes 1"), "{}", stderr(&imported));
     assert!(stderr(&import()).contains("researcher: new in the cluster: jobs 0, notes 0"));
     let [_, b] = serve(&homes);
     wait_for("the job to be known", || b.at("researcher").status(&id).ok());

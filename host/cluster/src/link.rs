@@ -91,7 +91,7 @@ impl Denials {
         let Some((_, denied)) = text.split_once("Permissions Violation for ") else { return };
         let mut parts = denied.split('"');
         let Some(subject) = parts.next().zip(parts.next()).map(|(_, subject)| subject) else { return };
-        // Those of answers have a random end.
+        // The subjects of answers have a random end.
         let subject = if subject.starts_with(INBOX) { INBOX } else { subject };
         let mut subjects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if subjects.len() >= Self::MOST {

@@ -53,7 +53,7 @@ pub struct Copied {
     pub notes: usize,
 }
 
-/// What was written of a cluster.
+/// The members that were written, and the jobs that were left out.
 #[derive(Debug, Default)]
 pub struct Exported {
     /// The members.

@@ -368,7 +368,8 @@ Examples:
   guild cluster sweep --credentials admin/nats.nk
 
 It replaces the logs of jobs that have ended by one message each, and removes files that were stored a day ago or more \
-and that no job names any more. Run it once a day. Hosts may remove nothing, so it needs the administrator's credentials.")]
+and that no job names any more. Run it once a day. Hosts may remove nothing, so it needs the administrator's \
+credentials.")]
 pub(crate) struct ClusterSweep {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
@@ -391,9 +392,9 @@ Examples:
   guild cluster publish researcher
   guild cluster publish ./researcher --credentials admin/nats.nk
 
-It needs a guild.toml with [cluster], and a member that its `require_approval` lets in: `guild approve` shows it and asks. The hosts \
-trust what is published, since it is sealed with the cluster's key. A host replaces the files of an earlier \
-publication, and no others; jobs and memories stay.")]
+It needs a guild.toml with [cluster], and a member that its `require_approval` lets in: `guild approve` shows it and \
+asks. The hosts trust what is published, since it is sealed with the cluster's key. A host replaces the files of an \
+earlier publication, and no others; jobs and memories stay.")]
 pub(crate) struct ClusterPublish {
     /// The member's key in the directory of members, or its directory
     pub(crate) member: String,

@@ -38,14 +38,16 @@ impl JobStore {
         };
         let Some(entry) = entry else {
             let mut index = self.catalog.write();
-            let Some(news) = index.keep(id, News { head: Some(head.clone()), ..news }) else { return };
+            let Some(news) = index.keep(id, News { head: Some(head), ..news }) else { return };
             if index.knows(id) {
                 // The job was made since it was looked for.
                 drop(index);
                 return self.hear(id, news);
             }
-            index.insert(Entry::new(State::elsewhere(head)));
-            self.context.changed();
+            if let Some(head) = news.head {
+                index.insert(Entry::new(State::elsewhere(head)));
+                self.context.changed();
+            }
             return;
         };
         let is_known = |meta: &Meta| finality(meta.status) > finality(head.meta.status);

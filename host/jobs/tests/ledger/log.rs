@@ -59,7 +59,7 @@ struct Listener {
     told: BTreeMap<JobId, usize>,
 }
 
-/// What happens when a job is born.
+/// A step of the test that is taken when a job is born.
 type AtBirth = Box<dyn FnOnce(&JobId) + Send>;
 
 /// The logs of all jobs.
@@ -70,7 +70,7 @@ pub(crate) struct Logs {
     pub(crate) events: Mutex<Vec<JobEvent>>,
     /// Whether no host can reach the logs.
     pub(crate) is_away: AtomicBool,
-    /// What happens when the next job is born, before its host is answered.
+    /// The step for the next birth, which is taken before the job's host is answered.
     pub(crate) at_birth: Mutex<Option<AtBirth>>,
     /// The number of times that a host waited for its appends.
     pub(crate) settled: AtomicUsize,

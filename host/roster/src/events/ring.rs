@@ -310,7 +310,7 @@ mod tests {
         later.begin_after(3);
         assert!(String::from_utf8_lossy(&later.read(1, |_| true).0).contains(r#""kind":"gap","missed":null"#));
         assert_eq!(later.after("e-1"), Some(Start::AnotherRun));
-        // One that was cut off has not seen all either, and tells those who follow it.
+        // A host that was cut off has not seen all either, and tells its subscribers.
         rings[1].begin_after(6);
         rings[1].hear(7, 0, question("e"), false);
         let told = received(&rings[1], 4 * NUMBERS_EACH);
