@@ -25,6 +25,8 @@ use crate::{
 /// A job of the index.
 pub(crate) struct Entry {
     pub(crate) id: JobId,
+    /// When it was made. A job with a time that does not parse, as after an edit, is the oldest.
+    started: Timestamp,
     /// Held while an ended job's files are read or changed; taken before `state`.
     pub(crate) files: Mutex<()>,
     /// Never held over I/O. Taken after the index, if both are.
@@ -86,8 +88,12 @@ impl State {
 
 impl Entry {
     pub(crate) fn new(state: State) -> Arc<Self> {
-        let id = state.with_meta(|meta| meta.job_id.clone());
-        Arc::new(Self { id, files: Mutex::new(()), state: Mutex::new(state) })
+        let (id, started) = state.with_meta(|meta| (meta.job_id.clone(), started(&meta.started_at)));
+        Arc::new(Self { id, started, files: Mutex::new(()), state: Mutex::new(state) })
+    }
+
+    fn order(&self) -> Order {
+        (Reverse(self.started), Reverse(self.id.clone()))
     }
 
     /// Reads its record.
@@ -157,8 +163,11 @@ impl Entry {
 pub(crate) type Order = (Reverse<Timestamp>, Reverse<JobId>);
 
 pub(crate) fn order(id: &JobId, started_at: &str) -> Order {
-    // A job with a time that does not parse, as after an edit, comes last.
-    (Reverse(started_at.parse().unwrap_or(Timestamp::MIN)), Reverse(id.clone()))
+    (Reverse(started(started_at)), Reverse(id.clone()))
+}
+
+fn started(started_at: &str) -> Timestamp {
+    started_at.parse().unwrap_or(Timestamp::MIN)
 }
 
 fn callers_key(meta: &Meta) -> Option<CallersKey> {
@@ -167,7 +176,7 @@ fn callers_key(meta: &Meta) -> Option<CallersKey> {
 
 #[derive(Default)]
 pub(crate) struct Index {
-    by_id: HashMap<JobId, (Order, Arc<Entry>)>,
+    by_id: HashMap<JobId, Arc<Entry>>,
     ordered: BTreeMap<Order, Arc<Entry>>,
     /// The newest job of each caller's key.
     by_key: HashMap<CallersKey, JobId>,
@@ -178,7 +187,7 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Entry>> {
-        self.by_id.get(id).map(|(_, entry)| entry.clone())
+        self.by_id.get(id).cloned()
     }
 
     /// The newest job that a dispatch with a caller's key made.
@@ -218,26 +227,25 @@ impl Index {
     }
 
     pub(crate) fn insert(&mut self, entry: Arc<Entry>) {
-        let order = entry.with_meta(|meta| order(&entry.id, &meta.started_at));
         if let Some(key) = entry.with_meta(callers_key)
             && self.with_key(&key).is_none_or(|other| other.id <= entry.id)
         {
             self.by_key.insert(key, entry.id.clone());
         }
-        if let Some((old, _)) = self.by_id.insert(entry.id.clone(), (order.clone(), entry.clone())) {
-            self.ordered.remove(&old);
+        if let Some(old) = self.by_id.insert(entry.id.clone(), entry.clone()) {
+            self.ordered.remove(&old.order());
         }
-        self.ordered.insert(order, entry);
+        self.ordered.insert(entry.order(), entry);
     }
 
     pub(crate) fn remove(&mut self, id: &JobId) -> bool {
-        let Some((order, entry)) = self.by_id.remove(id) else { return false };
+        let Some(entry) = self.by_id.remove(id) else { return false };
         if let Some(key) = entry.with_meta(callers_key)
             && self.by_key.get(&key) == Some(id)
         {
             self.by_key.remove(&key);
         }
-        self.ordered.remove(&order).is_some()
+        self.ordered.remove(&entry.order()).is_some()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -28,7 +28,7 @@ impl JobStore {
     /// order in which they were stored. News may come later than the host knows of the change.
     pub fn hear(&self, id: &JobId, news: News) {
         let entry = self.catalog.read().get(id.as_str());
-        let Some(head) = news.head else {
+        let Some(mut head) = news.head else {
             match entry {
                 Some(entry) => self.leave(&entry, |index| index.remove(id)),
                 // A job that was deleted here was known as deleted until now.
@@ -36,6 +36,8 @@ impl JobStore {
             }
             return;
         };
+        // Thousands of jobs may wait, and one copy of an id is enough.
+        head.meta.job_id = entry.as_ref().map_or(id, |entry| &entry.id).clone();
         let Some(entry) = entry else {
             let mut index = self.catalog.write();
             let Some(news) = index.keep(id, News { head: Some(head), ..news }) else { return };
@@ -410,9 +412,8 @@ impl JobStore {
         let made = open_or_make_dir(jobs, &name).and_then(|dir| Ok((open_or_make_dir(&dir, id.as_str())?, dir)));
         let (into, dir) = made.map_err(StoreError::io("the job cannot be copied to this host"))?;
         ledger.fetch(id, wanted, &into).map_err(|refused| {
-            if refused == Refused::Lost
-                && let Some(entry) = self.catalog.read().get(id.as_str())
-            {
+            let entry = self.catalog.read().get(id.as_str());
+            if let Some(entry) = entry.filter(|_| refused == Refused::Lost) {
                 self.forget_deleted(&entry);
             }
             StoreError::of_ledger(id)(refused)

@@ -412,6 +412,17 @@ fn a_job_is_found_before_the_ledger_has_told_of_it() {
 }
 
 #[test]
+fn a_job_is_unknown_before_the_ledger_has_told_of_its_deletion() {
+    let (_, a, b) = two_hosts();
+    let job = a.start("d");
+    b.listens();
+    job.complete(Some("done")).unwrap();
+    assert!(a.store.delete(job.id().as_str()).unwrap().deleted);
+    assert!(is_unknown(&b.store, job.id().as_str()));
+    assert!(listed_ids(&b.listens().store, json!({})).is_empty());
+}
+
+#[test]
 fn the_key_of_a_dispatch_is_known_at_both_hosts() {
     let (_, a, b) = two_hosts();
     let key = DispatchKey { key: "retry".into(), params: "p".into() };
