@@ -276,6 +276,37 @@ fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
 }
 
 #[test]
+fn a_job_with_a_missing_file_is_passed_over_and_the_others_go_on() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let held = gate.clone();
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 => submit("done").behind(&held),
+        _ => Reply::text("Done."),
+    }));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 1));
+    let a = homes[0].serve_roster(&[]);
+    let client = a.at("researcher");
+    let first = client.start("takes the place");
+    runtime.block_on(provider.received(1));
+    // The file is too large for a record of the log.
+    let file = json!([{"path": "a.txt", "text": "x".repeat(400_000)}]);
+    let damaged = client.dispatch(json!({"description": "d", "task": "t", "attachments": file})).unwrap();
+    let last = client.start("waits behind it");
+    runtime.block_on(async {
+        let context = jetstream::new(async_nats::connect(nats.urls()).await.unwrap());
+        context.get_stream("guild_blobs").await.unwrap().purge().await.unwrap();
+    });
+    gate.open();
+    for id in [&first, &last] {
+        assert_eq!(client.ended(id)["status"], "completed");
+    }
+    a.prints("is missing in guild_blobs; restore that stream from a backup of NATS");
+    assert_eq!(client.status(&damaged).unwrap()["status"], "running");
+    assert_eq!(client.cancel(&damaged).unwrap()["status"], "cancelled");
+}
+
+#[test]
 fn a_plan_that_no_host_has_sealed_is_not_carried_out() {
     let nats = Nats::start(1);
     let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());

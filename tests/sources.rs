@@ -260,6 +260,8 @@ fn a_read_root_in_which_there_is_nothing_to_read_is_said_at_the_start() {
         })
         .collect();
     let host = home.serve_roster(&absolute.iter().map(String::as_str).collect::<Vec<_>>());
-    host.prints("has no document");
+    for root in ["empty", "pictures", "hidden"] {
+        host.prints(&format!("the read root {root:?}"));
+    }
     refused_for(&host.output());
 }

@@ -16,7 +16,7 @@ use tokio::{runtime::Runtime, time::timeout};
 
 use super::{homes, serve, stop_at_once, until_known};
 use crate::support::{
-    host::{Home, wait_for},
+    host::{Home, Host, wait_for},
     mcp::Endpoint,
     output::{stderr, stdout},
 };
@@ -89,6 +89,19 @@ fn checks(home: &Home) -> BTreeMap<String, (String, String)> {
     checks.map(|check| (text(&check["name"]), (text(&check["state"]), text(&check["detail"])))).collect()
 }
 
+/// The TCP sockets of a host.
+fn sockets(host: &Host) -> usize {
+    let of = |file: &str| PathBuf::from(format!("/proc/{}/{file}", host.pid()));
+    let table = ["net/tcp", "net/tcp6"].map(|table| fs::read_to_string(of(table)).unwrap()).concat();
+    let known: Vec<_> = table.lines().filter_map(|line| line.split_whitespace().nth(9)).collect();
+    let files = fs::read_dir(of("fd")).unwrap().filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    let is_tcp = |file: &PathBuf| {
+        let inode = file.to_str().and_then(|file| file.strip_prefix("socket:[")?.strip_suffix(']'));
+        inode.is_some_and(|inode| known.contains(&inode))
+    };
+    files.filter(is_tcp).count()
+}
+
 #[test]
 fn status_doctor_figures_and_page_show_a_cluster_and_the_differences_of_its_hosts() {
     let nats = Nats::start(1);
@@ -98,6 +111,7 @@ fn status_doctor_figures_and_page_show_a_cluster_and_the_differences_of_its_host
     let text = fs::read_to_string(&changed).unwrap();
     fs::write(&changed, format!("{text}queued_jobs = 5\n[limits]\nrunning_jobs = 7\n")).unwrap();
     let [a, b] = serve(&homes);
+    assert!(sockets(&a) > 1);
     let id = a.at("endless").start("goes on");
     until_known(&b.at("endless"), &id, "running");
 
@@ -165,7 +179,7 @@ fn status_doctor_figures_and_page_show_a_cluster_and_the_differences_of_its_host
 }
 
 #[test]
-fn a_command_for_a_cluster_says_where_there_is_none() {
+fn without_a_cluster_a_command_for_one_says_so_and_a_host_has_one_socket() {
     let mut home = Home::new();
     let file = home.write("guild.toml", "");
     home.set("GUILD_CONFIG", file.to_str().unwrap());
@@ -173,7 +187,9 @@ fn a_command_for_a_cluster_says_where_there_is_none() {
     assert!(!refused.status.success());
     assert!(stderr(&refused).contains("has no [cluster]"), "{}", stderr(&refused));
     home.quick("quick");
+    // Such a host pays for no cluster: it listens, and that is all.
     let host = home.serve_roster(&[]);
+    wait_for("its listener to be its only socket", || (sockets(&host) == 1).then_some(()));
     let figures = Endpoint::new(&host, "/metrics").send("GET", "").text();
     assert!(!figures.contains("guild_cluster"), "{figures}");
     assert!(Endpoint::new(&host, "/page/host").send("GET", "").text().contains("This host runs alone."));
@@ -346,10 +362,7 @@ fn hosts_have_only_the_rights_that_they_need() {
         assert!(done.status.success(), "{command:?}: {}", stderr(&done));
     }
 
-    // A host with credentials of another cluster, or none, says so.
-    let strange = Home::new();
-    let elsewhere = strange.run(&["cluster", "init", "made", "--nodes", "n1", "--hosts", "a"]);
-    assert!(elsewhere.status.success(), "{}", stderr(&elsewhere));
+    // A host with credentials of another host or of another cluster, or with none, says so.
     let b = made.host("b");
     let refused = |home: &Home| {
         let members = home.path("members");
@@ -357,6 +370,12 @@ fn hosts_have_only_the_rights_that_they_need() {
         assert!(!output.status.success());
         stderr(&output)
     };
+    fs::copy(made.home.path("acme/hosts/a/nats.nk"), b.path("nats.nk")).unwrap();
+    let said = refused(&b);
+    assert!(said.contains("`host` and `credentials` are of two hosts"), "{said}");
+    let strange = Home::new();
+    let elsewhere = strange.run(&["cluster", "init", "made", "--nodes", "n1", "--hosts", "a"]);
+    assert!(elsewhere.status.success(), "{}", stderr(&elsewhere));
     fs::copy(strange.path("made/hosts/a/nats.nk"), b.path("nats.nk")).unwrap();
     let said = refused(&b);
     assert!(said.contains("NATS denies this host") && said.contains("`credentials`"), "{said}");
