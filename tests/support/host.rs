@@ -3,9 +3,8 @@
 use std::{
     ffi::OsStr,
     fs,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
@@ -14,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use guild_fakes::free_port;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -215,14 +215,6 @@ impl Home {
         }
         panic!("no port is free");
     }
-}
-
-/// A port that is free at this moment. It is below those that a system assigns by itself, so that a test that closes it
-/// for a while finds it free again.
-pub(crate) fn free_port() -> u16 {
-    let random = || u16::try_from(RandomState::new().build_hasher().finish() % 20_000).unwrap();
-    let mut tried = (0..100).map(|_| 10_000 + random());
-    tried.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("one of a hundred ports is free")
 }
 
 /// A host that runs.

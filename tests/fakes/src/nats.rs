@@ -3,9 +3,8 @@
 use std::{
     collections::BTreeMap,
     fs,
-    hash::{BuildHasher as _, RandomState},
     io::{Read as _, Write as _},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread::sleep,
@@ -16,14 +15,14 @@ use async_nats::jetstream::{self, consumer::pull::OrderedConfig};
 use futures::StreamExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::free_port;
+
 /// The server's version, for which `cargo xtask nats` has the checksum.
 const VERSION: &str = "2.15.1";
 /// The time that servers have until they are ready, on a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The interval between two looks at a server that starts.
 const LOOK: Duration = Duration::from_millis(20);
-/// Ports for the servers. No outgoing connection of Linux or macOS uses one of these.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// The program `nats-server`: `$GUILD_NATS_SERVER`, or the one that `cargo xtask nats` has unpacked.
 pub fn nats_server() -> Option<PathBuf> {
@@ -77,7 +76,7 @@ impl Nats {
     #[allow(clippy::expect_used, clippy::panic, reason = "a test without a server cannot continue")]
     pub fn start_with(nodes: usize, sync_interval: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let ports = free_ports(nodes * 3);
+        let ports: Vec<_> = (0..nodes * 3).map(|_| free_port()).collect();
         let routes: Vec<_> = ports.iter().skip(2).step_by(3).map(|port| format!("nats://127.0.0.1:{port}")).collect();
         let describe = |(index, ports): (usize, &[u16])| {
             let [port, monitor, route] = ports else { panic!("three ports for each node") };
@@ -272,26 +271,4 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// Ports for the nodes of a cluster that `guild cluster init` writes: nobody listens on them, nor on those 2000 and 4000
-/// higher.
-pub fn free_node_ports(count: usize) -> Vec<u16> {
-    let is_free =
-        |port: &u16| [2000, 4000].iter().all(|more| TcpListener::bind((Ipv4Addr::LOCALHOST, port + more)).is_ok());
-    let mut ports = free_ports(64);
-    ports.retain(|port| *port < PORTS.end - 4000 && is_free(port));
-    ports.truncate(count);
-    ports
-}
-
-/// Ports that nobody listens on, and that are not given to outgoing connections.
-#[allow(clippy::expect_used, reason = "a test without a port cannot continue")]
-fn free_ports(count: usize) -> Vec<u16> {
-    let hashes = (0_u64..).map(|number| RandomState::new().hash_one(number));
-    let ports = hashes.filter_map(|hash| u16::try_from(u64::from(PORTS.start) + hash % PORTS.len() as u64).ok());
-    let free = ports.filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
-    // Each stays bound until all are found, so that no two are equal.
-    let bound: Vec<_> = free.take(count).collect();
-    bound.iter().map(|port| port.local_addr().expect("an address").port()).collect()
 }
