@@ -186,6 +186,9 @@ fn without_a_cluster_a_command_for_one_says_so_and_a_host_has_one_socket() {
     let refused = home.run(&["cluster", "status"]);
     assert!(!refused.status.success());
     assert!(stderr(&refused).contains("has no [cluster]"), "{}", stderr(&refused));
+    home.set("GUILD_CONFIG", "");
+    let refused = stderr(&home.run(&["cluster", "status"]));
+    assert!(refused.contains("there is no guild.toml") && refused.contains("with --config"), "{refused}");
     home.quick("quick");
     // Such a host pays for no cluster: it listens, and that is all.
     let host = home.serve_roster(&[]);

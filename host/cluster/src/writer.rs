@@ -356,6 +356,10 @@ impl Appends {
                         prepared = Some(write);
                         continue;
                     }
+                    // Nothing of this host follows, so a message of another one has taken the job.
+                    Err(_) if matches!(self.logs.read(&self.name).await, Ok(job) if job.tail > expected) => {
+                        Ok(Written::Refused)
+                    }
                     Err(error) => Err(error),
                 },
                 Some(write) => self.logs.write(write, PATIENCE).await,

@@ -236,6 +236,21 @@ async fn a_full_stream_refuses_a_birth_and_loses_nothing_old() {
 }
 
 #[tokio::test]
+async fn an_owner_whose_files_find_no_room_learns_that_another_host_has_ended_its_job() {
+    let nats = tokio::task::spawn_blocking(|| Nats::start(1)).await.unwrap();
+    let link = connect(&nats, "a").await;
+    let small = Capacity { replicas: 1, log_bytes: -1, blob_bytes: 4096, other_bytes: -1 };
+    link.create_streams(&small).await.unwrap();
+    let (a, b) = (host(&link, "a"), host(&link, "b"));
+    let name = job("j1");
+    let writer = begin(&a, &name).await;
+    writer.record(Record::add("transcript.jsonl", "x".repeat(1_000_000)));
+    assert!(b.decide(&name, 0, |job| (!job.standing.is_ended()).then(|| end("cancelled"))).await.unwrap().1);
+    let Err(NotStored::Lost(standing)) = writer.settled(None).await else { panic!("stored") };
+    assert_eq!(standing.holder, Holder::Ended);
+}
+
+#[tokio::test]
 async fn start_refuses_missing_streams_and_servers_that_forget() {
     let (nats, careless) = tokio::task::spawn_blocking(|| (Nats::start(1), Nats::start_with(1, "2m"))).await.unwrap();
     let link = connect(&nats, "a").await;

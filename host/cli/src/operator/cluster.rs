@@ -18,7 +18,7 @@ use guild_cluster::{
     seal::Key,
     streams::Capacity,
 };
-use guild_config::Config;
+use guild_config::{ClusterOptions, Config};
 use guild_contract::text::hex;
 use guild_fs::durable::{Survives, Write, open_dir, open_directory, replace_as};
 use guild_roster::cluster_view::{seal_key, servers};
@@ -79,13 +79,24 @@ async fn init(args: ClusterInit) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The cluster of a configuration.
+fn table(config: &Config) -> Result<&ClusterOptions, Failure> {
+    config.cluster.as_ref().ok_or_else(|| {
+        let of = config.file.as_ref().map_or_else(
+            || "there is no guild.toml in your configuration directory".to_owned(),
+            |file| format!("{} has no [cluster]", file.display()),
+        );
+        Failure::error(format!("{of}; name the guild.toml of a host of the cluster with --config"))
+    })
+}
+
 /// The connection of a command to the cluster of a configuration, and the cluster's key.
 pub(super) async fn connect(
     config: &Config,
     credentials: Option<PathBuf>,
     client: &'static str,
 ) -> Result<(Link, Key), Failure> {
-    let cluster = config.cluster.as_ref().ok_or_else(|| Failure::error("guild.toml has no [cluster]"))?;
+    let cluster = table(config)?;
     let key = seal_key(cluster).map_err(Failure::error)?;
     let own = servers(cluster);
     // Who has a host's credentials may hear the answers to that host only.

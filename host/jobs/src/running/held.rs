@@ -98,10 +98,10 @@ impl RunningJob {
                 let event = self.context.event(&self.id, end_of(meta));
                 hold.end(Decision { changes, head, event }).map_err(refused_here)
             }
-            Err(e) => {
-                hold.release("the host that held it could not read its files").map_err(refused_here)?;
-                Err(StoreError::io(format!("could not store that the job is {}", meta.status))(e))
-            }
+            Err(e) => match hold.release("the host that held it could not read its files") {
+                Ok(()) => Err(StoreError::io(format!("could not store that the job is {}", meta.status))(e)),
+                Err(refused) => Err(refused_here(refused)),
+            },
         };
         let store = self.store.upgrade();
         if let Err(refused) = ended {
@@ -164,7 +164,6 @@ impl RunningJob {
         }
         hold.release(why).map_err(refused_here)?;
         files.ended = true;
-        drop(files);
         self.stop();
         Ok(self.head())
     }

@@ -130,7 +130,8 @@ impl JobStore {
         let _sweep = match self.lists.sweep.try_lock() {
             Ok(sweep) => sweep,
             Err(TryLockError::WouldBlock) if swept.load(Ordering::Relaxed) != i64::MIN => return,
-            Err(_) => lock(&self.lists.sweep),
+            Err(TryLockError::WouldBlock) => lock(&self.lists.sweep),
+            Err(TryLockError::Poisoned(sweep)) => sweep.into_inner(),
         };
         if self.is_swept(swept) {
             return;

@@ -70,6 +70,8 @@ impl JobStore {
                 job.hear(head);
                 None
             }
+            // This host has taken the job again.
+            State::Running(job) if !job.is_over() => return,
             state @ (State::Running(_) | State::Ended(_)) => Some(replace(state, State::elsewhere(head))),
         };
         if let Some(before) = before {
@@ -87,13 +89,13 @@ impl JobStore {
     /// Returns [`StoreError::Lost`] when the job has ended meanwhile, and the reason when the job's files cannot be had, or
     /// the ledger refuses its end. The hold is dropped then.
     pub fn adopt(&self, id: &JobId, hold: Arc<dyn Hold>) -> Result<(), StoreError> {
-        let _reading = lock(&self.recovery.reading);
+        let reading = lock(&self.recovery.reading);
         let entry = self.find(id.as_str())?;
         // This host may have held the job before, and not have noticed that it lost it.
         if let Some(job) = self.running(id.as_str()) {
             job.lose();
         }
-        let _files = lock(&entry.files);
+        let files = lock(&entry.files);
         self.copy(id)?;
         let failed = |e: io::Error| StoreError::io(format!("{META} of the job cannot be read"))(e);
         let (meta, _) = record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(failed)?;
@@ -105,7 +107,11 @@ impl JobStore {
                 *lock(&entry.state) = State::Ended(ended);
                 self.context.changed();
             }
-            Ok(resumed) => self.insert_recovered(id, Ok(resumed)),
+            Ok(resumed) => {
+                // The job may end while it is resumed.
+                drop((files, reading));
+                self.insert_recovered(id, Ok(resumed));
+            }
             Err(_) if entry.status() != JobStatus::Running => return Err(StoreError::Lost),
             Err(reason) => return Err(StoreError::Unavailable(format!("the job cannot be continued: {reason}"))),
         }
@@ -148,6 +154,8 @@ impl JobStore {
     /// Shows a job that ran here as another host's, with the picture that it had here.
     pub(super) fn lose(&self, entry: &Arc<Entry>, head: Head) {
         let before = match &mut *lock(&entry.state) {
+            // This host may have taken the job again.
+            State::Running(job) if !job.is_over() => return,
             state @ State::Running(_) => replace(state, State::elsewhere(head)),
             State::Elsewhere(_) | State::Ended(_) => return,
         };

@@ -25,6 +25,7 @@ use guild_trust::{Approval, seal::Seals};
 use tokio::{
     sync::{Mutex, Semaphore, mpsc, oneshot, watch},
     task::JoinSet,
+    time::timeout,
 };
 
 use crate::{
@@ -54,6 +55,8 @@ use crate::{
 
 /// How long the start of a single job waits for the check of the read roots.
 const LOOKING: Duration = Duration::from_secs(5);
+/// How long a host that stops tries to store that it stopped cleanly.
+const ENDING: Duration = Duration::from_secs(10);
 
 /// The members of a host.
 #[derive(Clone, Debug)]
@@ -446,14 +449,19 @@ impl Host {
     }
 
     /// Ends the reconciler, and waits for that: after that, dropping the host drops the members. The next host knows
-    /// that this one stopped cleanly.
+    /// that this one stopped cleanly, unless that cannot be stored in time: the store of a cluster may be away for long.
     pub async fn end(&self) {
-        self.reconciling.lock().await.shutdown().await;
-        if let Some(cluster) = &self.opener.context().cluster {
-            cluster.leave().await;
+        let ended = timeout(ENDING, async {
+            self.reconciling.lock().await.shutdown().await;
+            if let Some(cluster) = &self.opener.context().cluster {
+                cluster.leave().await;
+            }
+            let resumptions = self.opener.context().resumptions.clone();
+            let _ = tokio::task::spawn_blocking(move || resumptions.end()).await;
+        });
+        if ended.await.is_err() {
+            tracing::warn!("this host stops without having told so, since what it did last cannot be stored");
         }
-        let resumptions = self.opener.context().resumptions.clone();
-        let _ = tokio::task::spawn_blocking(move || resumptions.end()).await;
     }
 
     /// The options with which a check finds what this host finds.

@@ -9,6 +9,7 @@ use guild_contract::host::cluster::{ClusterHost, ClusterHostState, ClusterStream
 use guild_roster::cluster_view::read;
 use tokio::time::timeout;
 
+use super::table;
 use crate::{
     args::operator::ClusterStatus,
     failure::Failure,
@@ -24,10 +25,7 @@ const FULL_PERCENT: u64 = 80;
 /// Prints the state of the cluster of guild.toml.
 pub(super) async fn status(args: ClusterStatus) -> Result<(), Failure> {
     let config = local::config(&args.policy)?;
-    let options = config.cluster.as_ref().ok_or_else(|| {
-        let file = config.file.as_ref().map_or_else(|| "guild.toml".to_owned(), |file| file.display().to_string());
-        Failure::error(format!("{file} has no [cluster]; name the guild.toml of a host of the cluster with --config"))
-    })?;
+    let options = table(&config)?;
     let view = timeout(PATIENCE, read(options)).await.map_err(|_| {
         let seconds = PATIENCE.as_secs();
         Failure::error(format!(

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use guild_config::Runtime;
-use guild_contract::{Bounds, JobStatus, SpendError, Usage, rpc::RpcError};
+use guild_contract::{Bounds, SpendError, Usage, rpc::RpcError};
 use guild_hall::{
     NoSession,
     meeting::event::{CONVERSATION, INTERRUPTED},
@@ -79,7 +79,7 @@ pub(crate) fn plan(worker: &str, plan: Plan) -> Result<Plan, String> {
 /// dropped then.
 pub(crate) async fn hold(job: Arc<RunningJob>, held: impl Send) {
     let mut changes = job.changes();
-    let ended = async { while job.status() == JobStatus::Running && changes.changed().await.is_ok() {} };
+    let ended = async { while !job.is_over() && changes.changed().await.is_ok() {} };
     tokio::select! {
         () = ended => {}
         () = give_back(&job) => {}
