@@ -165,6 +165,20 @@ fn a_host_that_leaves_hands_its_jobs_over_at_once() {
     assert_eq!(b.at("endless").ended(&id)["status"], "failed");
 }
 
+#[test]
+fn a_host_can_be_stopped_while_nats_is_away() {
+    let mut nats = Nats::start(1);
+    let homes = homes(&nats);
+    let [a, b] = serve(&homes);
+    let id = a.at("endless").start("goes on");
+    until_known(&b.at("endless"), &id, "running");
+    nats.kill(0);
+    stop_at_once(a);
+    nats.restart(0);
+    // It could not give its job back, so another host takes the job once it has been silent for long.
+    assert_eq!(b.at("endless").ended(&id)["status"], "failed");
+}
+
 /// The settings of sessions that ask this provider, and read `docs/`.
 fn with_model(url: &str, sessions: u32) -> String {
     format!(
