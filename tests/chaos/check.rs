@@ -10,6 +10,8 @@ use super::history::{Entry, Millis, Span};
 
 /// How long after a fault a host may lag behind: it reads its view of the jobs, and connects again.
 const RECOVERY: Millis = 20_000;
+/// How long after its pause a host may send a request that was under way before.
+const AWAKE: Millis = 200;
 /// The tool whose effects are counted outside of the hosts.
 const EFFECT: &str = "box__do";
 
@@ -221,7 +223,8 @@ fn done(entries: &[Entry]) -> BTreeSet<(u32, usize, &str)> {
     calls.filter(|(_, call)| call.is_done).map(|(key, call)| (key, call.turn, call.tool.as_str())).collect()
 }
 
-/// (5) A turn is asked for once by each owner of its job, and not after the effect of its call or of a later one.
+/// (5) A turn is asked for once by each owner of its job, and not after the effect of its call or of a later one, except by
+/// a request that was under way when its host was stopped.
 fn turns(entries: &[Entry]) -> Vec<String> {
     let (mut owners, mut found) = (BTreeMap::<&str, u64>::new(), Vec::new());
     for entry in entries {
@@ -246,7 +249,8 @@ fn turns(entries: &[Entry]) -> Vec<String> {
             }
             Entry::Requested { at, host, key, turn, .. } => {
                 *asked.entry((*key, *turn)).or_default() += 1;
-                if let Some((last, stored)) = acknowledged.get(key).filter(|(last, _)| last >= turn) {
+                let later = acknowledged.get(key).filter(|(last, _)| last >= turn);
+                if let Some((last, stored)) = later.filter(|(_, stored)| !was_under_way(entries, host, *at, *stored)) {
                     let after = format!("after the call of the turn {last} at {stored}");
                     found.push(format!("(5) {host} asked at {at} for the turn {turn} of errand {key}, {after}"));
                 }
@@ -260,6 +264,17 @@ fn turns(entries: &[Entry]) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether a request may have been under way when its host was stopped, before a call of its job had its effect elsewhere:
+/// nothing calls it back when the host goes on, and the ledger refuses what comes of it.
+fn was_under_way(entries: &[Entry], host: &String, at: Millis, effect: Millis) -> bool {
+    entries.iter().any(|entry| match entry {
+        Entry::Faulted { kind, hosts, began, ended } => {
+            kind.starts_with("SIGSTOP host") && hosts.contains(host) && *began < effect && at.abs_diff(*ended) < AWAKE
+        }
+        _ => false,
+    })
 }
 
 /// (6) The notes of a job whose end was seen are in the prompt of each job that is dispatched afterwards.

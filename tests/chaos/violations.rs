@@ -242,6 +242,14 @@ fn a_turn_that_is_asked_for_again_is_found() {
         |history| history.push(requested("c", 75, 1, 1, &[])),
         "(5) the turn 1 of errand 1 was asked for 3 times by 2 owners",
     );
+    // A request that was under way when its host was stopped comes as the host goes on, and no later.
+    let after_a_pause = |history: &mut Vec<Entry>, at: Millis| {
+        let (kind, hosts) = ("SIGSTOP host for 40 s".to_owned(), vec!["a".to_owned()]);
+        history.push(Entry::Faulted { kind, hosts, began: 1, ended: 40_000 });
+        history.push(requested("a", at, 1, 0, &[]));
+    };
+    allows(|history| after_a_pause(history, 40_100));
+    finds(|history| after_a_pause(history, 40_300), "(5) a asked at 40300 for the turn 0 of errand 1");
 }
 
 #[test]
