@@ -100,6 +100,7 @@ impl JobStore {
         let failed = |e: io::Error| StoreError::io(format!("{META} of the job cannot be read"))(e);
         let (meta, _) = record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(failed)?;
         if meta.status != JobStatus::Running {
+            self.remove_copy(&entry);
             return Err(StoreError::Lost);
         }
         match self.recover_job(&meta, true, Some(hold)) {
@@ -112,7 +113,10 @@ impl JobStore {
                 drop((files, reading));
                 self.insert_recovered(id, Ok(resumed));
             }
-            Err(_) if entry.status() != JobStatus::Running => return Err(StoreError::Lost),
+            Err(_) if entry.status() != JobStatus::Running => {
+                self.remove_copy(&entry);
+                return Err(StoreError::Lost);
+            }
             Err(reason) => return Err(StoreError::Unavailable(format!("the job cannot be continued: {reason}"))),
         }
         Ok(())
@@ -170,6 +174,11 @@ impl JobStore {
             job.signal();
         }
         let _files = lock(&entry.files);
+        self.remove_copy(entry);
+    }
+
+    /// Removes the copy of a job that this host does not carry out. `entry.files` is held.
+    fn remove_copy(&self, entry: &Entry) {
         if matches!(&*lock(&entry.state), State::Elsewhere(_)) {
             self.trash.remove(&self.context.jobs, entry.id.as_str());
         }

@@ -312,6 +312,7 @@ fn a_job_that_ends_while_a_host_takes_it_is_not_carried_out() {
     a.listens().store.cancel(id.as_str()).unwrap();
     b.listens();
     assert!(matches!(b.store.adopt(&id, taken), Err(StoreError::Lost)));
+    assert!(!b.has_copy(&id));
     assert_eq!((b.status(&id), b.resumed.0.lock().unwrap().len()), (JobStatus::Cancelled, 0));
 }
 
