@@ -200,6 +200,15 @@ fn submit(text: &str) -> Reply {
     Reply::call("submit_result", json!({"output": text}))
 }
 
+/// A model whose sessions submit their result once the gate is open.
+fn submits_behind(gate: &Gate) -> impl Fn(&Received) -> Reply + use<> {
+    let gate = gate.clone();
+    move |request| match request.turn() {
+        0 => submit("done").behind(&gate),
+        _ => Reply::text("Done."),
+    }
+}
+
 #[test]
 fn a_session_goes_on_at_another_host_from_its_transcript_and_its_notes_are_everywhere() {
     let nats = Nats::start(1);
@@ -266,11 +275,7 @@ fn a_host_that_is_stopped_hands_its_jobs_over_at_the_end_of_their_turns() {
 fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
     let nats = Nats::start(1);
     let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
-    let held = gate.clone();
-    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
-        0 => submit("done").behind(&held),
-        _ => Reply::text("Done."),
-    }));
+    let provider = runtime.block_on(OpenAi::start(submits_behind(&gate)));
     let homes = homes_with(&nats, &with_model(&provider.url(), 1));
     let [a, b] = serve(&homes);
     let ids = ["one", "two", "three"].map(|task| a.at("researcher").start(task));
@@ -293,11 +298,7 @@ fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
 fn a_job_with_a_missing_file_is_passed_over_and_the_others_go_on() {
     let nats = Nats::start(1);
     let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
-    let held = gate.clone();
-    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
-        0 => submit("done").behind(&held),
-        _ => Reply::text("Done."),
-    }));
+    let provider = runtime.block_on(OpenAi::start(submits_behind(&gate)));
     let homes = homes_with(&nats, &with_model(&provider.url(), 1));
     let a = homes[0].serve_roster(&[]);
     let client = a.at("researcher");
@@ -585,11 +586,7 @@ fn a_backup_of_a_cluster_is_served_by_a_host_alone_and_goes_into_another_cluster
 fn a_dispatch_beyond_the_queue_is_refused_with_the_setting_to_change() {
     let nats = Nats::start(1);
     let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
-    let held = gate.clone();
-    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
-        0 => submit("done").behind(&held),
-        _ => Reply::text("Done."),
-    }));
+    let provider = runtime.block_on(OpenAi::start(submits_behind(&gate)));
     let homes = homes_with(&nats, &with_model(&provider.url(), 1));
     for home in &homes {
         let config = fs::read_to_string(home.path("guild.toml")).unwrap();
