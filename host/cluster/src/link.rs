@@ -4,8 +4,12 @@ mod servers;
 
 use std::{
     collections::BTreeSet,
+    fmt::Display,
+    future::pending,
+    io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -24,7 +28,7 @@ use guild_telemetry::record;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::{
-    runtime::Handle,
+    runtime::{Builder, Handle},
     time::{Instant, sleep, timeout},
 };
 
@@ -250,11 +254,14 @@ impl Link {
         }
         let servers = options.servers.iter().map(|server| server.parse::<async_nats::ServerAddr>());
         let servers: Vec<_> = servers.collect::<Result<_, _>>().map_err(|e| StoreError::Unreachable(e.to_string()))?;
-        let client = connect.connect(servers).await.map_err(|e| match e.kind() {
+        let failed = |e: &dyn Display| StoreError::Unreachable(e.to_string());
+        let thread = connections().map_err(|e| failed(&e))?;
+        let connected = thread.spawn(async move { connect.connect(servers).await }).await.map_err(|e| failed(&e))?;
+        let client = connected.map_err(|e| match e.kind() {
             async_nats::ConnectErrorKind::AuthorizationViolation | async_nats::ConnectErrorKind::Authentication => {
                 StoreError::Denied(e.to_string())
             }
-            _ => StoreError::Unreachable(e.to_string()),
+            _ => failed(&e),
         })?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
@@ -581,6 +588,20 @@ impl Link {
     pub(crate) fn context(&self) -> &Context {
         &self.context
     }
+}
+
+/// The thread of this process' connections. A connection that is made anew needs threads that may block, for names and
+/// certificates. Those of the host's own runtime may all be waiting for this very connection.
+fn connections() -> io::Result<&'static Handle> {
+    static THREAD: OnceLock<Handle> = OnceLock::new();
+    if let Some(handle) = THREAD.get() {
+        return Ok(handle);
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name("nats".to_owned()).spawn(move || runtime.block_on(pending::<()>()))?;
+    // Where two begin at once, there are two threads, of which one has nothing to do.
+    Ok(THREAD.get_or_init(|| handle))
 }
 
 /// A header's value.

@@ -7,14 +7,22 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     time::Duration,
 };
 
 use common::*;
-use guild_cluster::{link::Link, record::Record};
+use guild_cluster::{
+    link::{Link, Options},
+    record::Record,
+};
 use guild_fakes::Nats;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    runtime::Builder,
+    task::spawn_blocking,
+    time::{Instant, sleep, timeout},
+};
 
 /// The number of a node, from 0, by its name.
 fn number(node: &str) -> usize {
@@ -108,4 +116,26 @@ async fn nothing_acknowledged_is_lost_and_no_chain_breaks_when_leaders_die() {
         assert_eq!(read, expected);
     }
     println!("{} appends", acknowledged.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_host_whose_blocking_threads_all_wait_connects_again() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).max_blocking_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (mut nats, _) = single().await;
+        // The client looks the name up on a thread that may block.
+        let servers = nats.urls().iter().map(|url| url.replace("127.0.0.1", "localhost")).collect();
+        let link = Link::connect(&Options { servers, ..options(&nats, "b") }).await.unwrap();
+        let (free, taken) = mpsc::channel::<()>();
+        spawn_blocking(move || taken.recv());
+        nats.kill(0);
+        nats.restart(0);
+        let answers = async {
+            while link.states().await.is_err() {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, answers).await.unwrap();
+        drop(free);
+    });
 }
