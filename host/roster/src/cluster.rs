@@ -1,11 +1,12 @@
 //! Makes a host one of a cluster: it hears of the jobs of all hosts, and takes those that wait or whose host is dead.
 
+pub(crate) mod directory;
 pub(crate) mod published;
+pub(crate) mod taking;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    fs, io,
-    path::{Path, PathBuf},
+    collections::{BTreeMap, VecDeque},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -17,7 +18,7 @@ use cap_std::fs::Dir;
 use futures::future::join_all;
 use guild_cluster::{
     buckets::memory::Memory,
-    claims::{Queue, Taken, take_next},
+    claims::Queue,
     ledger::MemberJobs,
     link::Link,
     log::{JobName, Logs},
@@ -32,16 +33,12 @@ use guild_config::{CLUSTER_KEY_BYTES, ClusterOptions, Config};
 use guild_contract::{
     EventDetail, JobId, MemberKey, capability::MANAGER, host::cluster::ClusterView, manifest::FILE_TOOLS, rpc::RpcError,
 };
-use guild_fs::{
-    durable::{Survives, if_there, open_dir, open_directory, read_whole, replace},
-    file_lock::FileLock,
-};
+use guild_fs::file_lock::FileLock;
 use guild_hall::Hall;
 use guild_jobs::{
-    Accepted, JobStore, Ledger, StoreError,
+    Accepted, JobStore, Ledger,
     memory::shelf::{NoteFiles, Shelf},
 };
-use guild_session::queue::Permit;
 use guild_telemetry::{ClusterFigures, record};
 use guild_trust::seal::Seals;
 use jiff::Timestamp;
@@ -52,6 +49,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use self::{directory::own_directory, taking::Places};
 use crate::{
     cluster_view::{roots, seal_key, servers, settings, view},
     events::Hub,
@@ -59,13 +57,8 @@ use crate::{
 
 /// How long a decision about a job is tried before its caller is told that the store is away.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The interval at which a host looks for jobs to take, if nothing wakes it.
-const LOOK: Duration = Duration::from_secs(1);
 /// The time for which a host that stops waits for the ends of its sessions' turns.
 const DRAIN: Duration = Duration::from_secs(60);
-/// How long a place is kept for a job that this host has taken. Its session begins sooner, unless the job waits for a
-/// person, or until other jobs have shown that they can be resumed.
-const RESERVED: Duration = Duration::from_secs(10);
 /// The time for which a request waits for what was stored before it.
 const READ: Duration = Duration::from_secs(2);
 /// The answer of a host that begins nothing.
@@ -104,7 +97,7 @@ pub(crate) struct Cluster {
     /// The number of those of whose jobs this host has heard; none before it knows the jobs that there were at its start.
     followed: watch::Sender<Option<u64>>,
     /// The places of jobs that this host has taken, until their sessions begin.
-    places: Mutex<HashMap<JobName, Reserved>>,
+    places: Places,
     /// Notified when there may be a job to take.
     waiting: Notify,
     /// The host's own directory beside `guild.toml`.
@@ -113,22 +106,6 @@ pub(crate) struct Cluster {
     hall: OnceLock<Arc<Hall>>,
     /// Held as long as this life of the host, so that no other process is a host of the same name and directory.
     _lock: FileLock,
-}
-
-/// The jobs that a host can carry out now.
-pub(crate) struct Room {
-    /// The free places of each runtime.
-    pub(crate) places: BTreeMap<String, u32>,
-    /// The digests of the components in service, by member.
-    pub(crate) members: BTreeMap<String, String>,
-}
-
-/// A place for the session of a job that this host has taken.
-struct Reserved {
-    place: Permit<MemberKey>,
-    /// The sequence by which the host took the job.
-    tail: u64,
-    since: Instant,
 }
 
 /// A member that this host serves.
@@ -184,7 +161,7 @@ impl Cluster {
             ended: Mutex::default(),
             added: watch::Sender::default(),
             followed: watch::Sender::default(),
-            places: Mutex::default(),
+            places: Places::default(),
             waiting: Notify::new(),
             directory: path,
             hall: OnceLock::new(),
@@ -451,8 +428,7 @@ impl Cluster {
         self.queue.hear(seen, own);
         let is_held = matches!(&seen.standing.holder, Holder::Held(owner) if owner == own);
         if !is_held {
-            // The host may hear late of what was before it took the job.
-            self.places().retain(|name, reserved| *name != seen.name || seen.sequence < reserved.tail);
+            self.free_place(&seen.name, seen.sequence);
         }
         let served = self.members().get(&seen.name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
         if let Some((jobs, Some(store))) = served {
@@ -490,42 +466,6 @@ impl Cluster {
         if is_due { ended.pop_front().map(|(_, name)| name) } else { None }
     }
 
-    /// Takes jobs that wait, and those of dead hosts, as long as this host has room for them.
-    pub(crate) async fn take_jobs(
-        self: Arc<Self>,
-        room: impl Fn() -> Room + Send + 'static,
-        reserve: impl Fn(&MemberKey, &Needs) -> Option<Permit<MemberKey>> + Send + Sync + 'static,
-    ) {
-        let mut hosts = self.presence.changes();
-        loop {
-            self.places().retain(|_, reserved| reserved.since.elapsed() < RESERVED);
-            let Room { places, members } = room();
-            self.presence.tell(|card| (card.places, card.members) = (places, members));
-            if !self.may_begin() {
-                sleep(LOOK).await;
-                continue;
-            }
-            match take_next(&self.queue, &self.logs, &self.presence, &reserve).await {
-                Ok(Some(taken)) => {
-                    self.adopt(taken).await;
-                    continue;
-                }
-                Ok(None) => {}
-                Err(e) => tracing::warn!("no waiting job can be taken at the moment: {e}"),
-            }
-            tokio::select! {
-                () = self.waiting.notified() => {}
-                changed = hosts.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                    self.queue.orphan(|owner| self.presence.is_over(owner));
-                }
-                () = sleep(LOOK) => {}
-            }
-        }
-    }
-
     /// Keeps the card's roots and settings those of the configuration and of the files beside it, as long as the host
     /// runs.
     pub(crate) async fn tell_settings(self: Arc<Self>, config: impl Fn() -> Arc<Config> + Send + Sync + 'static) {
@@ -543,116 +483,4 @@ impl Cluster {
             }
         }
     }
-
-    /// The place that was reserved for the session of a job when this host took it.
-    pub(crate) fn reserved(&self, member: &MemberKey, job: &JobId) -> Option<Permit<MemberKey>> {
-        let reserved = self.places().remove(&JobName { member: member.clone(), job: job.clone() });
-        reserved.map(|reserved| reserved.place)
-    }
-
-    fn places(&self) -> MutexGuard<'_, HashMap<JobName, Reserved>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Carries a job out that this host has taken, in the place that is reserved for it.
-    async fn adopt(&self, taken: Taken<Permit<MemberKey>>) {
-        let Taken { name, job: taken, is_interrupted, place } = taken;
-        let served = self.members().get(&name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
-        let Some((jobs, Some(store))) = served else {
-            return tracing::error!(job = %name.job, "the job was taken, and its member {} is not here", name.member);
-        };
-        if taken.standing.epoch > 1 {
-            self.takeovers.fetch_add(1, Ordering::Relaxed);
-        }
-        // What the host tells of its places is right before the session begins.
-        let reserved = Reserved { place, tail: taken.tail, since: Instant::now() };
-        self.places().insert(name.clone(), reserved);
-        let job = name.clone();
-        let adopted = spawn_blocking(move || {
-            let hold = jobs.hold(&name.job, &taken, is_interrupted);
-            let why = match store.adopt(&name.job, hold.clone()) {
-                Ok(()) => {
-                    tracing::info!(job = %name.job, "the job goes on at this host");
-                    return true;
-                }
-                Err(StoreError::Lost | StoreError::Unknown(_)) => {
-                    tracing::info!(job = %name.job, "the job has ended while this host took it");
-                    return true;
-                }
-                Err(why) => why.to_string(),
-            };
-            tracing::error!(
-                job = %name.job,
-                "the job that was taken cannot go on here, and is tried again after a while; `guild cancel {}` ends it: \
-                 {why}",
-                name.job
-            );
-            if let Err(e) = hold.release(&why) {
-                tracing::error!(job = %name.job, "the job cannot be given back: {e}");
-            }
-            false
-        });
-        match adopted.await {
-            Ok(true) => {}
-            Ok(false) => self.queue.pass_over(&job),
-            Err(_) => tracing::error!("the host failed while it took a job"),
-        }
-        // It may have taken long to fetch the job's files.
-        if let Some(reserved) = self.places().get_mut(&job) {
-            reserved.since = Instant::now();
-        }
-    }
-}
-
-/// The directory of a host beside `guild.toml`; the host's name follows.
-const DIRECTORY: &str = "guild.cluster";
-/// The file in it that is locked.
-const LOCK: &str = "lock";
-/// The file in it with its id.
-const ID: &str = "id";
-/// The file in it with the id of the process that has the lock.
-const PROCESS: &str = "pid";
-
-/// The process of the host that a configuration describes, if it runs.
-///
-/// # Errors
-///
-/// Returns a sentence when the host's own directory cannot be read.
-pub fn running_host(config: &Config) -> Result<Option<u32>, String> {
-    let cluster = config.cluster.as_ref().ok_or("guild.toml has no [cluster]")?;
-    let directory = config.directory.as_deref().ok_or("[cluster]: there is no configuration directory")?;
-    let own = directory.join(DIRECTORY).join(&cluster.host);
-    let failed = |e: io::Error| format!("[cluster]: {}: {e}", own.display());
-    let opened = open_directory(&own).and_then(|dir| open_dir(&dir, "."));
-    let Some(dir) = if_there(opened).map_err(failed)? else { return Ok(None) };
-    let dir = Arc::new(dir);
-    if FileLock::try_acquire(&dir, LOCK).map_err(failed)?.is_some() {
-        return Ok(None);
-    }
-    let process = read_whole(&dir, PROCESS, 64).map_err(failed)?;
-    Ok(process.and_then(|(process, _)| str::from_utf8(&process).ok()?.trim().parse().ok()))
-}
-
-/// The lock of the host's own directory, the directory, and its id: whoever has the lock knows that earlier hosts with it
-/// have ended.
-fn own_directory(directory: Option<&Path>, host: &str) -> Result<(FileLock, PathBuf, String), String> {
-    let directory = directory.ok_or("[cluster]: there is no configuration directory; name a guild.toml")?;
-    let own = directory.join(DIRECTORY).join(host);
-    let failed = |e: io::Error| format!("[cluster]: {}: {e}", own.display());
-    fs::create_dir_all(&own).map_err(failed)?;
-    // With read access, so that a rename in it can be synced.
-    let dir = open_directory(&own).and_then(|dir| open_dir(&dir, "."));
-    let dir = Arc::new(dir.map_err(failed)?);
-    let lock = FileLock::try_acquire(&dir, LOCK).map_err(failed)?;
-    let lock = lock.ok_or_else(|| {
-        format!("[cluster]: another process is the host {host:?}; give each host its own `host` in [cluster]")
-    })?;
-    replace(&dir, PROCESS, format!("{}\n", std::process::id()).as_bytes(), Survives::Process).map_err(failed)?;
-    let id = read_whole(&dir, ID, 256).map_err(failed)?.map(|(id, _)| String::from_utf8_lossy(&id).trim().to_owned());
-    if let Some(id) = id.filter(|id| !id.is_empty()) {
-        return Ok((lock, own, id));
-    }
-    let id = Owner::new(host).incarnation;
-    replace(&dir, ID, format!("{id}\n").as_bytes(), Survives::PowerCut).map_err(failed)?;
-    Ok((lock, own, id))
 }

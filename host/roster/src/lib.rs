@@ -16,7 +16,7 @@ pub mod tools;
 pub mod trial;
 
 pub use answer::{blocking, to_json};
-pub use cluster::running_host;
+pub use cluster::directory::running_host;
 pub use fakes::{Fakes, Used};
 pub use host::{Host, HostOptions, Target, reload::Reloads};
 pub use jobs::files::end_before_approval;

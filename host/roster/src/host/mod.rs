@@ -30,7 +30,7 @@ use tokio::{
 
 use crate::{
     check::doctor::Examination,
-    cluster::{Cluster, Room},
+    cluster::{Cluster, taking::Room},
     discovery,
     events::Hub,
     fakes::Fakes,
