@@ -119,11 +119,9 @@ impl InterruptedJobs {
     ///
     /// Returns an error when the job is not held back, or its record cannot be written.
     pub(crate) fn let_on(&self, job: Arc<RunningJob>) -> Result<(), StoreError> {
-        let is_ready = {
-            let mut state = self.state();
-            job.let_on()?;
-            state.take_held_back(&job)
-        };
+        // Whoever holds a job back asks, with the state locked, whether its record still says so.
+        job.let_on()?;
+        let is_ready = self.state().take_held_back(&job);
         if is_ready {
             self.resume(job);
         }

@@ -74,8 +74,12 @@ struct UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.data.all_under_way().remove(self.id.as_str());
+        let mut all = self.data.all_under_way();
         self.ended.cancel();
+        // A host of a cluster may have taken the job again, and begun its work anew.
+        if all.get(self.id.as_str()).is_some_and(CancellationToken::is_cancelled) {
+            all.remove(self.id.as_str());
+        }
     }
 }
 
