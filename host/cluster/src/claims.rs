@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How long a host that has a place waits for each host that ranks higher, since that host has taken a job.
-const STEP: Duration = Duration::from_millis(100);
+const STEP: Duration = Duration::from_millis(200);
 /// How long a host that has a place waits at most, however many jobs other hosts take meanwhile, unless it loses a claim.
 const MOST_WAIT: Duration = Duration::from_secs(2);
 /// How long a host passes over a job that it could not carry out, as one with a file that is missing or a record that it
