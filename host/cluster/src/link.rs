@@ -28,7 +28,7 @@ use guild_telemetry::record;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::{
-    runtime::{Builder, Handle},
+    runtime::{Builder, Handle, Runtime},
     time::{Instant, sleep, timeout},
 };
 
@@ -593,15 +593,15 @@ impl Link {
 /// The thread of this process' connections. A connection that is made anew needs threads that may block, for names and
 /// certificates. Those of the host's own runtime may all be waiting for this very connection.
 fn connections() -> io::Result<&'static Handle> {
-    static THREAD: OnceLock<Handle> = OnceLock::new();
+    static THREAD: OnceLock<&Handle> = OnceLock::new();
     if let Some(handle) = THREAD.get() {
         return Ok(handle);
     }
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
+    // It is never dropped, which a caller on another runtime could not do.
+    let runtime: &Runtime = Box::leak(Box::new(Builder::new_current_thread().enable_all().build()?));
     thread::Builder::new().name("nats".to_owned()).spawn(move || runtime.block_on(pending::<()>()))?;
     // Where two begin at once, there are two threads, of which one has nothing to do.
-    Ok(THREAD.get_or_init(|| handle))
+    Ok(THREAD.get_or_init(|| runtime.handle()))
 }
 
 /// A header's value.

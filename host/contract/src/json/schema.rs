@@ -13,26 +13,11 @@ pub fn of<T: JsonSchema>() -> Value {
 /// all types are inline. Titles, formats, defaults, and `null` beside the type of an optional field are left out, since
 /// a model does not need them.
 pub fn input<T: JsonSchema>() -> Value {
-    inline().into_generator().into_root_schema_for::<T>().into()
-}
-
-/// The schema of [`input`] without the types of texts, numbers and other scalars, so that a long list of them does not
-/// cause as many errors.
-pub(crate) fn form<T: JsonSchema>() -> Value {
-    let any = |schema: &mut Schema| {
-        if schema.get("type").is_some_and(|kind| kind != "object" && kind != "array") {
-            *schema = Schema::default();
-        }
-    };
-    inline().with_transform(RecursiveTransform(any)).into_generator().into_root_schema_for::<T>().into()
-}
-
-fn inline() -> SchemaSettings {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
     });
-    settings.with_transform(RecursiveTransform(lean))
+    settings.with_transform(RecursiveTransform(lean)).into_generator().into_root_schema_for::<T>().into()
 }
 
 fn lean(schema: &mut Schema) {

@@ -17,7 +17,7 @@ pub(super) struct Shape(Value);
 
 impl Shape {
     pub(super) fn of<T: JsonSchema>() -> Self {
-        Self(schema::form::<T>())
+        Self(schema::input::<T>())
     }
 
     /// Refuses a value that is not an object where the schema requires one. It accepts null, which serde refuses unless
@@ -42,7 +42,7 @@ struct Stray<'a> {
     value: &'a Value,
 }
 
-/// The first such value. A schema that [`schema::form`] made says all in these keywords, and a validator of any schema
+/// The first such value. A schema that [`schema::input`] made says all in these keywords, and a validator of any schema
 /// would take an eighth of the start of a host.
 fn stray<'a>(schema: &'a Value, value: &'a Value) -> Option<Stray<'a>> {
     let inner = |key: String, schema: Option<&'a Value>, value| {

@@ -271,9 +271,13 @@ pub(crate) fn shown_summary(meta: &Meta, own: Option<&str>) -> Option<String> {
     Some(own.map_or_else(|| held_back.clone(), |own| format!("{held_back}\n\n{own}")))
 }
 
-/// The record of a job that was held back and is released. Its earlier resumptions do not count any more.
+/// The record of a job that was held back and is released. Its earlier resumptions do not count any more. That of a job
+/// that another caller has released meanwhile stays.
 pub(crate) fn let_on(meta: Meta) -> Meta {
-    Meta { resumption: None, resumes: 0, ..meta }
+    match meta.resumption {
+        Some(Resumption::HeldBack) => Meta { resumption: None, resumes: 0, ..meta },
+        _ => meta,
+    }
 }
 
 /// Decisions without the calls that recorded them.

@@ -19,7 +19,7 @@ use guild_contract::MemberKey;
 use guild_jobs::{Owner, OwnerLock, Pulse};
 use serde_json::{Value, json};
 use tokio::{
-    runtime::{Builder, Handle},
+    runtime::{Builder, Handle, Runtime},
     time::{Instant, MissedTickBehavior},
 };
 
@@ -86,15 +86,15 @@ pub async fn own(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, 
 /// The thread that says of all members' owners in this process that they live. No request and no component occupies it,
 /// so that however busy those keep the host, no other host takes it for hung.
 fn heartbeats() -> io::Result<&'static Handle> {
-    static THREAD: OnceLock<Handle> = OnceLock::new();
+    static THREAD: OnceLock<&Handle> = OnceLock::new();
     if let Some(handle) = THREAD.get() {
         return Ok(handle);
     }
-    let runtime = Builder::new_current_thread().enable_time().build()?;
-    let handle = runtime.handle().clone();
+    // It is never dropped, which a caller on another runtime could not do.
+    let runtime: &Runtime = Box::leak(Box::new(Builder::new_current_thread().enable_time().build()?));
     thread::Builder::new().name("heartbeat".to_owned()).spawn(move || runtime.block_on(pending::<()>()))?;
     // Where two begin at once, there are two threads, of which one has nothing to do.
-    Ok(THREAD.get_or_init(|| handle))
+    Ok(THREAD.get_or_init(|| runtime.handle()))
 }
 
 /// Shows repeatedly that the owner is alive, until it is dropped.
