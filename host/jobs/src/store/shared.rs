@@ -374,9 +374,9 @@ impl JobStore {
 
     /// Copies the files of a job that ended at another host. `entry.files` is held.
     pub(super) fn fetch_ended(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
-        let (summary, heard) = match &*lock(&entry.state) {
+        let (summary, status) = match &*lock(&entry.state) {
             State::Elsewhere(job) if job.head.meta.status != JobStatus::Running => {
-                (job.head.summary.clone(), job.heard)
+                (job.head.summary.clone(), job.head.meta.status)
             }
             _ => return Ok(()),
         };
@@ -384,7 +384,8 @@ impl JobStore {
         let read = record::read_meta(&self.context.jobs, &entry.id, &self.context.limits());
         let (meta, fingerprint) = read.map_err(StoreError::io(format!("{META} of the job cannot be read")))?;
         let mut state = lock(&entry.state);
-        if matches!(&*state, State::Elsewhere(job) if job.heard == heard) {
+        // The ledger may have told of the same end meanwhile. Only a job with another one has other files.
+        if matches!(&*state, State::Elsewhere(job) if job.head.meta.status == status) {
             let head = Some((summary, record::fingerprint(&self.context.jobs, &entry.id, record::STATUS)));
             *state = State::Ended(Box::new(EndedJob { head, ..EndedJob::new(meta, Some(fingerprint)) }));
         }

@@ -59,8 +59,8 @@ struct Listener {
     told: BTreeMap<JobId, usize>,
 }
 
-/// A step of the test that is taken when a job is born.
-type AtBirth = Box<dyn FnOnce(&JobId) + Send>;
+/// A step of the test that is taken with a job.
+type Step = Box<dyn FnOnce(&JobId) + Send>;
 
 /// The logs of all jobs.
 #[derive(Default)]
@@ -71,7 +71,9 @@ pub(crate) struct Logs {
     /// Whether no host can reach the logs.
     pub(crate) is_away: AtomicBool,
     /// The step for the next birth, which is taken before the job's host is answered.
-    pub(crate) at_birth: Mutex<Option<AtBirth>>,
+    pub(crate) at_birth: Mutex<Option<Step>>,
+    /// The step for the next copy of a job's files.
+    pub(crate) at_fetch: Mutex<Option<Step>>,
     /// The number of times that a host waited for its appends.
     pub(crate) settled: AtomicUsize,
 }
@@ -179,6 +181,8 @@ impl Ledger for OfHost {
     }
 
     fn fetch(&self, job: &JobId, wanted: &(dyn Fn(&str) -> bool + Sync), into: &Dir) -> Result<(), Refused> {
+        let at_fetch = self.logs.at_fetch.lock().unwrap().take();
+        at_fetch.into_iter().for_each(|happens| happens(job));
         let jobs = self.logs.jobs()?;
         let log = jobs.get(job).filter(|log| log.head.is_some()).ok_or(Refused::Lost)?;
         for (file, content) in log.files.iter().filter(|(file, _)| wanted(file)) {

@@ -303,6 +303,21 @@ fn a_released_job_waits_for_a_host_with_all_that_it_did() {
 }
 
 #[test]
+fn a_job_whose_end_is_told_while_a_host_copies_it_is_copied_once() {
+    let (logs, a, b) = two_hosts();
+    let id = a.start("look").id().clone();
+    a.store.cancel(id.as_str()).unwrap();
+    // This host asks the ledger for the job before it is told of it.
+    let told = logs.clone();
+    *logs.at_fetch.lock().unwrap() = Some(Box::new(move |_| while told.tell("b") {}));
+    assert_eq!(b.status(&id), JobStatus::Cancelled);
+    assert!(logs.at_fetch.lock().unwrap().is_none());
+    assert_eq!(b.status(&id), JobStatus::Cancelled);
+    assert!(b.has_copy(&id));
+    assert!(!b.member.path(&format!(".jobs/.del-{id}")).exists());
+}
+
+#[test]
 fn a_job_that_ends_while_a_host_takes_it_is_not_carried_out() {
     let (logs, a, b) = two_hosts();
     let id = a.start("d").id().clone();
