@@ -277,13 +277,22 @@ fn was_under_way(entries: &[Entry], host: &String, at: Millis, effect: Millis) -
     })
 }
 
-/// (6) The notes of a job whose end was seen are in the prompt of each job that is dispatched afterwards.
+/// (6) The notes of a job whose end was seen are in the prompt of each job that is dispatched afterwards. A job that a caller
+/// ended may have had one under way, at a host that had not heard of the end.
 fn notes(entries: &[Entry]) -> Vec<String> {
     let (jobs, ended) = (dispatched(entries), seen_ends(entries));
-    let stored: BTreeSet<u32> =
-        done(entries).iter().filter(|(.., tool)| *tool == "store_memory").map(|(key, ..)| *key).collect();
+    // A note is stored when the job's next turn tells the model so, at the latest.
+    let mut stored = BTreeMap::<u32, Millis>::new();
+    for entry in entries {
+        if let Entry::Requested { at, key, answered, .. } = entry
+            && answered.iter().any(|call| call.is_done && call.tool == "store_memory")
+        {
+            let first = stored.entry(*key).or_insert(*at);
+            *first = (*first).min(*at);
+        }
+    }
     let known = jobs.iter().filter_map(|(job, (key, _))| Some((*key, *ended.get(job)?)));
-    let known: Vec<_> = known.filter(|(key, _)| stored.contains(key)).collect();
+    let known: Vec<_> = known.filter(|(key, ended)| stored.get(key).is_some_and(|stored| stored <= ended)).collect();
     let began: BTreeMap<u32, Millis> = jobs.values().copied().collect();
     let mut found = Vec::new();
     for entry in entries {
