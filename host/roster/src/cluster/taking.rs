@@ -93,8 +93,8 @@ impl Cluster {
         reserved.map(|reserved| reserved.place)
     }
 
-    /// Frees the place of a job that this host does not hold after a message of its log, of which the host may hear late:
-    /// then it has taken the job since.
+    /// Frees the place of a job that this host does not hold after a message of its log. The host may hear of it late, and
+    /// have taken the job since: then the place stays.
     pub(super) fn free_place(&self, name: &JobName, sequence: u64) {
         let mut places = self.places.all();
         if places.get(name).is_some_and(|reserved| sequence >= reserved.tail) {
@@ -112,7 +112,7 @@ impl Cluster {
         if taken.standing.epoch > 1 {
             self.takeovers.fetch_add(1, Ordering::Relaxed);
         }
-        // What the host tells of its places is right before the session begins.
+        // The host counts the place as taken before the session begins, and tells others so.
         let reserved = Reserved { place, tail: taken.tail, since: Instant::now() };
         self.places.all().insert(name.clone(), reserved);
         let job = name.clone();

@@ -119,7 +119,7 @@ impl InterruptedJobs {
     ///
     /// Returns an error when the job is not held back, or its record cannot be written.
     pub(crate) fn let_on(&self, job: Arc<RunningJob>) -> Result<(), StoreError> {
-        // Whoever holds a job back asks, with the state locked, whether its record still says so.
+        // `resume` reads the record with the state locked: it sees this release, or has listed the job as held back.
         job.let_on()?;
         let is_ready = self.state().take_held_back(&job);
         if is_ready {
