@@ -26,7 +26,7 @@ use crate::{
 
 /// How long a host that has a place waits for each host that ranks higher, since that host has taken a job.
 const STEP: Duration = Duration::from_millis(200);
-/// How long a host that has a place waits at most, however many jobs other hosts take meanwhile, unless it loses a claim.
+/// How long a host that has a place waits at most since its own last claim, however many jobs other hosts take meanwhile.
 const MOST_WAIT: Duration = Duration::from_secs(2);
 /// How long a host passes over a job that it could not carry out, as one with a file that is missing or a record that it
 /// cannot read: after the first time, and at most. Each time takes twice as long as the one before.
@@ -87,7 +87,7 @@ struct State {
     taking: HashSet<JobName>,
     /// The jobs that this host could not carry out: the time of the last attempt, and for how long they are passed over.
     passed_over: HashMap<JobName, (Instant, Duration)>,
-    /// When each other host took a job.
+    /// When each other host took a job, and when this host last made a claim.
     takes: HashMap<String, Instant>,
     /// The member whose turn was last.
     last: Option<MemberKey>,
@@ -207,6 +207,7 @@ impl Queue {
             return Next::Nothing;
         }
         let free = *state.free.get_or_insert_with(Instant::now);
+        let claimed = state.takes.get(&own.host).map_or(free, |claim| free.max(*claim));
         let mut wait: Option<Duration> = None;
         let after = state.last.clone();
         let is_later = |member: &&MemberKey| after.as_ref().is_none_or(|last| *member > last);
@@ -248,7 +249,9 @@ impl Queue {
                         // A host that is taking jobs comes to this one soon.
                         idle = state.takes.get(*host).map_or(idle, |take| idle.min(take.elapsed()));
                     }
-                    let left = (STEP * (higher + full)).saturating_sub(idle).min(MOST_WAIT.saturating_sub(waited));
+                    // While this host takes jobs of its own, those of a host that does so too are left to it.
+                    let most = MOST_WAIT.saturating_sub(waited.min(claimed.elapsed()));
+                    let left = (STEP * (higher + full)).saturating_sub(idle).min(most);
                     if left.is_zero() {
                         due = Some((sequence, name, Needs::clone(needs)));
                         break;
@@ -258,6 +261,7 @@ impl Queue {
             }
             if let Some((_, name, needs)) = due {
                 state.taking.insert(name.clone());
+                state.takes.insert(own.host.clone(), Instant::now());
                 state.last = Some(member);
                 let heard = state.jobs.get(&name).map_or(0, |place| place.heard);
                 return Next::Take(name, needs, heard);
@@ -431,10 +435,11 @@ mod tests {
     }
 
     impl Queue {
-        /// Lets the host have had a place for so long, as long as all jobs have been there.
+        /// Lets the host have had a place for so long without a claim, as long as all jobs have been there.
         fn waited(&self, time: Duration) {
             let (mut state, since) = (self.state(), Instant::now().checked_sub(time).unwrap());
             state.free = Some(since);
+            state.takes.remove("a");
             let lines = state.members.values_mut().flat_map(BTreeMap::values_mut);
             lines.flat_map(BTreeMap::values_mut).for_each(|open| open.since = since);
         }
@@ -576,6 +581,26 @@ mod tests {
         queue.lost();
         queue.unclaimed(&seen("x", &job, 1, Holder::Waiting).name);
         assert_eq!(take(&queue, &hosts, false), None);
+    }
+
+    #[test]
+    fn a_host_that_takes_jobs_for_long_leaves_those_of_another_that_does_so_too() {
+        let queue = Queue::default();
+        let is_others = |job: &String| {
+            let name = seen("x", job, 1, Holder::Waiting).name;
+            rank("b", &name) > rank("a", &name)
+        };
+        let (others, own): (Vec<_>, Vec<_>) = (0..20).map(|nth| format!("j{nth}")).partition(is_others);
+        let (others, own) = (others.first().unwrap(), own.first().unwrap());
+        for (job, sequence) in [(others, 1), (own, 2), (&"taken".to_owned(), 3)] {
+            queue.hear(&seen("x", job, sequence, Holder::Waiting), &owner("a"));
+        }
+        let hosts = [("b".to_owned(), card("api"))];
+        queue.waited(MOST_WAIT * 2);
+        queue.state().takes.insert("a".to_owned(), Instant::now());
+        queue.hear(&seen("x", "taken", 4, Holder::Held(owner("b"))), &owner("a"));
+        assert_eq!(take(&queue, &hosts, false).as_ref(), Some(own));
+        assert_eq!(take(&queue, &hosts, false), None, "the other host comes to its own job soon");
     }
 
     #[test]
