@@ -188,6 +188,9 @@ fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>], room: OwnedS
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
+        // A signal for the host's process group, as of a terminal that is closed, is for the host only, and a child ends
+        // with its host.
+        .process_group(0)
         .spawn()?;
     Ok(Child { process, requests: UnixStream::from_std(requests)?, _room: room })
 }

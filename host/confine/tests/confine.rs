@@ -14,7 +14,11 @@ use std::{
 };
 
 use guild_confine::{Bounds, Ended, Task, Worker, run, serve_if_asked, set_room};
-use tokio::time;
+use rustix::process::{Signal, kill_current_process_group, setpgid};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time,
+};
 
 static ECHO: Task = Task { name: "echo", run: |request| request.to_vec() };
 static LOOP: Task = Task {
@@ -94,8 +98,9 @@ fn main() -> ExitCode {
         a_child_reaches_no_environment_and_writes_no_file().await;
         nobody_works_for_a_caller_that_is_gone().await;
         a_child_finds_the_directories_that_it_was_handed().await;
+        a_signal_for_the_hosts_process_group_reaches_no_child().await;
     });
-    println!("test result: ok. 8 passed; 0 failed");
+    println!("test result: ok. 9 passed; 0 failed");
     ExitCode::SUCCESS
 }
 
@@ -156,6 +161,17 @@ async fn a_child_waits_until_there_is_room_for_it() {
     none_is_left().await;
     let large = Bounds { memory_bytes: 1024 * MIB, ..BOUNDS };
     assert_eq!(run(&ECHO, large, vec![7]).await, Ok(vec![7]));
+}
+
+async fn a_signal_for_the_hosts_process_group_reaches_no_child() {
+    // A host reads `guild.toml` again at SIGHUP. The runner is in no group of this process.
+    let mut hangup = signal(SignalKind::hangup()).unwrap();
+    setpgid(None, None).unwrap();
+    let mut worker = Worker::new(&ECHO, BOUNDS);
+    assert_eq!(worker.ask(vec![1]).await, Ok(vec![1]));
+    kill_current_process_group(Signal::HUP).unwrap();
+    hangup.recv().await;
+    assert_eq!(worker.ask(vec![2]).await, Ok(vec![2]));
 }
 
 async fn nobody_works_for_a_caller_that_is_gone() {
