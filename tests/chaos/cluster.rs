@@ -10,7 +10,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
     vec::IntoIter,
 };
 
@@ -18,7 +18,7 @@ use guild_fakes::{Mode, Nats, Provider, Proxy};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::{history::Recorder, provider};
+use super::{history::Recorder, provider, wait};
 use crate::support::{
     host::{Home, Host, free_port},
     output::stderr,
@@ -30,6 +30,8 @@ pub(super) const NODES: usize = 3;
 pub(super) const MEMBER: &str = "worker";
 /// The timeout of a request to a host.
 const ANSWER: Duration = Duration::from_secs(15);
+/// The time in which a host ends that carries no job out.
+const END: Duration = Duration::from_secs(30);
 
 /// The programs with which hosts are started in turn; the one that is tested, if it is not set.
 const BINARIES: &str = "GUILD_CHAOS_BINARIES";
@@ -178,13 +180,18 @@ impl Slot {
         }
     }
 
-    /// Ends the process as an operator does.
-    pub(super) fn stop(&self) {
+    /// Ends the process as an operator does, once its jobs have ended. An error if that takes long.
+    pub(super) fn stop(&self) -> Option<String> {
         self.is_wanted.store(false, Ordering::Relaxed);
-        if let Some(process) = self.process.lock().unwrap().take() {
-            let (_, output) = process.stop();
-            self.printed.lock().unwrap().push_str(&output);
+        let mut process = self.process.lock().unwrap().take()?;
+        process.signal("-TERM");
+        let begun = Instant::now();
+        if !wait(|| process.has_ended()) {
+            process.signal("-KILL");
         }
+        let took = begun.elapsed();
+        self.printed.lock().unwrap().push_str(&process.wait().1);
+        (took > END).then(|| format!("{} took {took:.0?} to end after SIGTERM, though no job ran", self.name))
     }
 
     /// Sets the mode of the connections to all NATS servers.

@@ -139,7 +139,7 @@ fn run(seed: u64, faults: &[Fault]) -> Run {
         is_over.store(true, Ordering::Relaxed);
     });
     logs(&runtime, &cluster, &recorder);
-    cluster.slots.iter().for_each(Slot::stop);
+    errors.extend(cluster.slots.iter().filter_map(Slot::stop));
     leftovers(&cluster, &recorder);
     errors.append(&mut callers.errors.lock().unwrap());
     let printed = cluster.slots.iter().map(|slot| (slot.name, slot.output())).collect();
@@ -147,7 +147,7 @@ fn run(seed: u64, faults: &[Fault]) -> Run {
 }
 
 /// Waits for a condition. False if it does not come true in time.
-fn wait(is_true: impl Fn() -> bool) -> bool {
+fn wait(mut is_true: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !is_true() {
         if begun.elapsed() > PATIENCE {
