@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -24,9 +24,7 @@ use crate::{
     writer::{NotStored, Writer},
 };
 
-/// How long a host looks for a job whose birth was not answered.
-const DOUBT: Duration = Duration::from_secs(10 * 60);
-/// The interval between two looks.
+/// The pause before a host tries again to give a job back.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Tells what a host needs to carry a job with this plan out.
@@ -77,6 +75,15 @@ impl MemberJobs {
         let _ = self.holds.subscribe().wait_for(HashMap::is_empty).await;
     }
 
+    /// The member's jobs that this host holds.
+    pub fn held(&self) -> Vec<JobId> {
+        self.holds.borrow().keys().cloned().collect()
+    }
+
+    fn holds(&self, job: &JobId) -> bool {
+        self.holds.borrow().contains_key(job)
+    }
+
     fn name(&self, job: &JobId) -> JobName {
         JobName { member: self.member.clone(), job: job.clone() }
     }
@@ -115,8 +122,35 @@ impl MemberJobs {
             false => self.note_tail(&seen.name.job, seen.sequence),
         }
         let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };
+        let is_own = seen.standing.holder == Holder::Held(self.logs.own().clone());
+        if is_own && !self.holds(&seen.name.job) {
+            self.runtime.spawn(self.clone().give_back(seen.name.clone(), seen.sequence));
+        }
         let is_older = || self.holds.borrow().get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
-        Ok(News { head, is_held: seen.standing.holder == Holder::Held(self.logs.own().clone()) || is_older() })
+        Ok(News { head, is_held: is_own || is_older() })
+    }
+
+    /// Gives a job back whose birth or claim by this host was stored, at this sequence, and never answered: nobody would
+    /// carry it out. An answer that is late comes while the birth or the claim is tried.
+    async fn give_back(self, name: JobName, sequence: u64) {
+        sleep(self.logs.patience() * 2).await;
+        let free = |job: &Folded| {
+            let is_unanswered = job.tail == sequence && !self.holds(&name.job);
+            let why = "its host was not told that it holds the job".to_owned();
+            let head = job.head.clone().unwrap_or_default();
+            is_unanswered.then(|| Append { records: vec![Record::Free { why }], head, events: Vec::new() })
+        };
+        loop {
+            match self.logs.decide(&name, sequence, free).await {
+                Ok((_, is_free)) => {
+                    return if is_free {
+                        tracing::info!(job = %name.job, "the job is given back, since its beginning here was not answered");
+                    };
+                }
+                Err(error) => tracing::info!(job = %name.job, "the job cannot be given back at the moment: {error}"),
+            }
+            sleep(PAUSE).await;
+        }
     }
 }
 
@@ -175,7 +209,6 @@ impl Ledger for MemberJobs {
             Ok(Some(born)) => Ok(self.hold(birth.job, &born, false)),
             Ok(None) => Err(Refused::Lost),
             Err(error @ StoreError::Unreachable(_)) => {
-                self.runtime.spawn(give_back(self.logs.clone(), name));
                 let why = "the job may have been accepted; a dispatch with a `key` can be repeated";
                 Err(Refused::Unavailable(format!("{error}; {why}")))
             }
@@ -211,26 +244,6 @@ impl Ledger for MemberJobs {
             self.logs.fetch(&job, wanted, into).await.map_err(unavailable)
         };
         wait(&self.runtime, fetched)
-    }
-}
-
-/// Gives a job back whose birth was not answered, so that a host carries it out, if it is there after all.
-async fn give_back(logs: Logs, name: JobName) {
-    let free = |job: &Folded| {
-        let why = "its birth was not answered".to_owned();
-        let head = job.head.clone().unwrap_or_default();
-        let is_own = job.standing.holder == Holder::Held(logs.own().clone());
-        is_own.then(|| Append { records: vec![Record::Free { why }], head, events: Vec::new() })
-    };
-    let begun = Instant::now();
-    while begun.elapsed() < DOUBT {
-        sleep(PAUSE).await;
-        match logs.decide(&name, 0, free).await {
-            // A message can be on its way for a while.
-            Ok((job, false)) if job.standing.holder == Holder::Unborn => {}
-            Ok(_) => return,
-            Err(error) => tracing::info!(job = %name.job, "it is not known yet whether there is the job: {error}"),
-        }
     }
 }
 

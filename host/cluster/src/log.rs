@@ -118,6 +118,11 @@ impl Logs {
         &self.own
     }
 
+    /// How long a decision is tried.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Bytes of records of this host's jobs that are not stored yet.
     pub fn queued_bytes(&self) -> usize {
         self.queued.load(Ordering::Relaxed)

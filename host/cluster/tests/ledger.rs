@@ -230,6 +230,22 @@ fn a_job_that_is_given_back_waits_in_the_queue_of_each_host_and_goes_on_at_one()
 }
 
 #[test]
+fn a_claim_that_was_stored_and_never_answered_is_given_back() {
+    let (nats, a, b) = two_hosts();
+    let link = a.runtime.block_on(connect(&nats, "d"));
+    let hasty = Host::with(&a.runtime, Logs::new(link.clone(), Owner::new("d"), Duration::from_millis(500)), link);
+    let id = start(&a.store, "look").id().clone();
+    a.store.release(&id, "the host has no place").unwrap();
+    let taken = hasty.runtime.block_on(hasty.logs.take(&name(&id), 0, |_| false)).unwrap();
+    assert!(matches!(taken, Take::Taken { .. }));
+    eventually("the log to have the claim", || b.queue.by_member().values().any(|(_, held)| *held == 1));
+    eventually("the job waits again", || b.queue.waiting() == 1);
+    let job = b.takes(&id, |_| false);
+    job.fail("no luck").unwrap();
+    eventually("all hosts have the end", || [&a, &b, &hasty].iter().all(|host| host.status(&id) == JobStatus::Failed));
+}
+
+#[test]
 fn a_host_that_starts_knows_all_jobs() {
     let (nats, a, b) = two_hosts();
     let (running, ended) = (start(&a.store, "goes on"), start(&b.store, "ends"));
