@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use crate::commissions::Hall;
 use crate::support::{
-    host::{Client, Home, Host, wait_for},
+    host::{Client, Home, Host, free_port, wait_for},
     mcp::Endpoint,
     output::stderr,
 };
@@ -177,6 +177,24 @@ fn a_host_can_be_stopped_while_nats_is_away() {
     nats.restart(0);
     // It could not give its job back, so another host takes the job once it has been silent for long.
     assert_eq!(b.at("endless").ended(&id)["status"], "failed");
+}
+
+#[test]
+fn a_host_can_be_stopped_while_it_waits_for_its_start() {
+    let nats = Nats::start(1);
+    let homes = homes(&nats);
+    let _a = homes[0].serve_roster(&[]);
+    // A host of the same name, with another directory, looks whether the first one lives.
+    let same = home(&nats, "", "a");
+    fs::copy(homes[0].path("acme.key"), same.path("acme.key")).unwrap();
+    let (members, port) = (same.path("members"), free_port());
+    let mut command = same.guild();
+    command.args(["serve", "--port", &port.to_string(), "--members", members.to_str().unwrap()]);
+    command.env("GUILD_LOG", "info").current_dir(same.path("."));
+    let host = Host::start(command, port, "");
+    host.prints("whether another host named a is alive");
+    let (status, output) = host.stop();
+    assert!(status.success(), "{output}");
 }
 
 /// The settings of sessions that ask this provider, and read `docs/`.

@@ -114,7 +114,11 @@ pub async fn serve(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     let options = HostOptions { config, target, sources, agent, hall, has_passed_socket, fakes: None };
-    let host = Host::open(options, Some(ingress.clone())).await?;
+    let host = tokio::select! {
+        opened = Host::open(options, Some(ingress.clone())) => opened?,
+        // A host of a cluster may wait for its servers, or for the end of an earlier host of its name.
+        () = signals.ended(&reloads.asked) => return Ok(()),
+    };
     let limits = host.limits();
     let listener = bound.listen(&limits)?;
     let at = format!("{}://{address}", ingress.scheme());
