@@ -290,6 +290,34 @@ fn a_host_that_is_stopped_hands_its_jobs_over_at_the_end_of_their_turns() {
 }
 
 #[test]
+fn a_host_that_is_stopped_does_not_wait_for_a_job_that_is_held_back() {
+    let nats = Nats::start(1);
+    let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());
+    let provider = runtime.block_on(OpenAi::start(submits_behind(&gate)));
+    let homes = homes_with(&nats, &with_model(&provider.url(), 1));
+    let mut a = homes[0].serve_roster(&[]);
+    let id = a.at("researcher").start("How long does a luna moth live?");
+    let is_held_back = |host: &Host| {
+        let status = host.at("researcher").status(&id).unwrap();
+        (status["heldBack"] == true).then_some(())
+    };
+    // The end of a host while it carries the job out alone is taken for the job's doing.
+    for times in 1..=3 {
+        runtime.block_on(provider.received(times));
+        a.kill();
+        a = homes[0].serve_roster(&[]);
+    }
+    wait_for("the job to be held back", || is_held_back(&a));
+    let b = homes[1].serve_roster(&[]);
+    let (status, output) = a.stop();
+    assert!(status.success() && !output.contains("did not reach the end of a turn"), "{output}");
+    let client = b.at("researcher");
+    wait_for("the other host to hold it back", || client.call("worker/resume", json!({"jobId": id})).ok());
+    gate.open();
+    assert_eq!(client.ended(&id)["status"], "completed");
+}
+
+#[test]
 fn a_job_that_finds_no_place_is_taken_by_a_host_that_has_one() {
     let nats = Nats::start(1);
     let (runtime, gate) = (Runtime::new().unwrap(), Gate::closed());

@@ -326,14 +326,20 @@ impl Cluster {
     }
 
     /// Gives the jobs of this host back at the end of their turns, and waits until it has none, for a limited time.
-    pub(crate) async fn drain(&self) {
+    /// `idle` gives those back that have not begun here.
+    pub(crate) async fn drain(&self, idle: impl Future<Output = ()>) {
         self.presence.drain();
         let jobs: Vec<_> = self.members().values().map(|member| member.jobs.clone()).collect();
-        let released = join_all(jobs.iter().map(MemberJobs::released));
+        let released = async {
+            idle.await;
+            join_all(jobs.iter().map(MemberJobs::released)).await;
+        };
         if timeout(DRAIN, released).await.is_err() {
-            let seconds = DRAIN.as_secs();
+            let left: Vec<_> = jobs.iter().flat_map(MemberJobs::held).map(|job| job.to_string()).collect();
             tracing::warn!(
-                "some jobs did not reach the end of a turn within {seconds} s; others go on with their last"
+                "some jobs did not reach the end of a turn within {} s, and others go on with their last: {}",
+                DRAIN.as_secs(),
+                left.join(", ")
             );
         }
     }

@@ -93,6 +93,13 @@ impl RunningJob {
         }
     }
 
+    /// Waits until the host is about to stop, and gives the job back, of which nothing may run here.
+    pub async fn given_back(&self) {
+        self.recalled().await;
+        // It gives the job back, and tells so by an error.
+        let _ = transcript::Journal::before_turn(self).await;
+    }
+
     /// The end of its transcript. It signals each line that is written, and the end of the job.
     pub fn written(&self) -> watch::Receiver<Position> {
         self.written.subscribe()

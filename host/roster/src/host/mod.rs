@@ -24,7 +24,7 @@ use guild_telemetry::ClusterFigures;
 use guild_trust::{Approval, seal::Seals};
 use tokio::{
     sync::{Mutex, Semaphore, mpsc, oneshot, watch},
-    task::JoinSet,
+    task::{JoinSet, spawn_blocking},
     time::timeout,
 };
 
@@ -43,7 +43,7 @@ use crate::{
         neighbours,
         opener::{Opened, Opener, Prepared},
         reconciler::{Reconciler, Renewal},
-        roster::{MemberState, Members, Roster},
+        roster::{MemberEntry, MemberState, Members, Roster},
     },
     resources::{
         Resources,
@@ -231,8 +231,8 @@ impl Host {
             }
         }
         roster.begin(opened.iter().map(|opened| (opened.path.clone(), opened.state.clone())));
-        let looking = tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots));
-        let swept = tokio::task::spawn_blocking(move || resources.runtimes.sweep()).await;
+        let looking = spawn_blocking(move || roots.as_ref().map(warn_of_roots));
+        let swept = spawn_blocking(move || resources.runtimes.sweep()).await;
         if swept.is_err() {
             tracing::error!("what earlier sessions left could not be removed");
         }
@@ -308,9 +308,12 @@ impl Host {
     /// Hands the jobs of this host over to others of its cluster at the ends of their turns, which takes a minute at most.
     /// A host without a cluster has nobody to hand them to.
     pub async fn drain(&self) {
-        if let Some(cluster) = &self.opener.context().cluster {
-            cluster.drain().await;
-        }
+        let Some(cluster) = self.opener.context().cluster.clone() else { return };
+        let idle = async {
+            let members: Vec<_> = self.members().values().filter_map(MemberEntry::member).cloned().collect();
+            join_all(members.into_iter().map(|member| spawn_blocking(move || member.give_idle_back()))).await;
+        };
+        cluster.drain(idle).await;
     }
 
     /// The name and the address of the host that serves the hall of the cluster; `None` on that host, and on one without a
@@ -416,7 +419,7 @@ impl Host {
             self.opener.context().share();
         }
         // Nobody waits for the check of the roots.
-        drop(tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots)));
+        drop(spawn_blocking(move || roots.as_ref().map(warn_of_roots)));
         Ok(())
     }
 
@@ -457,7 +460,7 @@ impl Host {
                 cluster.leave().await;
             }
             let resumptions = self.opener.context().resumptions.clone();
-            let _ = tokio::task::spawn_blocking(move || resumptions.end()).await;
+            let _ = spawn_blocking(move || resumptions.end()).await;
         });
         if ended.await.is_err() {
             tracing::warn!("this host stops without having told so, since what it did last cannot be stored");

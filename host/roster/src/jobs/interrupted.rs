@@ -128,6 +128,20 @@ impl InterruptedJobs {
         Ok(())
     }
 
+    /// Gives the jobs that wait here, and those that are held back, to the other hosts of the cluster. It blocks.
+    pub(crate) fn give_back(&self) {
+        let Some(store) = self.store.upgrade() else { return };
+        let (waiting, held_back) = {
+            let mut state = self.state();
+            (mem::take(&mut state.waiting), mem::take(&mut state.held_back))
+        };
+        for job in waiting.into_iter().chain(held_back.iter().filter_map(Weak::upgrade)) {
+            if let Err(e) = store.release(job.id(), "its host is about to stop") {
+                tracing::warn!(job = %job.id(), "the job waits for the end of this host: {e}");
+            }
+        }
+    }
+
     /// Ends all jobs in the directory of a member that is new to this host. The member may be pinned only after this,
     /// so that no later host resumes them. It blocks.
     ///

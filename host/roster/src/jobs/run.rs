@@ -588,17 +588,23 @@ async fn resumed(
     let (slot, resumptions) = (context.resources.runtimes.get(agent)?, &context.resumptions);
     loop {
         queue(job, agent);
-        let turn = match job.was_interrupted() {
-            false => None,
-            true => tokio::select! {
-                turn = resumptions.turn(job) => Some(turn),
-                () = job.cancelled().cancelled() => return Err(RunError::Cancelled),
-            },
+        let waited = async {
+            let turn = match job.was_interrupted() {
+                false => None,
+                true => tokio::select! {
+                    turn = resumptions.turn(job) => Some(turn),
+                    () = job.cancelled().cancelled() => return Err(RunError::Cancelled),
+                },
+            };
+            let reserved = context.cluster.as_ref().and_then(|cluster| cluster.reserved(member, job.id()));
+            match reserved {
+                Some(permit) => Ok((turn, permit)),
+                None => Ok((turn, permit(&slot, job, agent, member).await?)),
+            }
         };
-        let reserved = context.cluster.as_ref().and_then(|cluster| cluster.reserved(member, job.id()));
-        let permit = match reserved {
-            Some(permit) => permit,
-            None => permit(&slot, job, agent, member).await?,
+        let (turn, permit) = tokio::select! {
+            waited = waited => waited?,
+            () = job.given_back() => return Err(RunError::Cancelled),
         };
         let Some(turn) = turn else { return Ok((slot, permit)) };
         if let Some(trial) = resumptions.trial(turn) {

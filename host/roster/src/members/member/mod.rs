@@ -157,6 +157,11 @@ impl Member {
         &self.data.store
     }
 
+    /// Gives the jobs that have not begun here to the other hosts of the cluster. It blocks.
+    pub(crate) fn give_idle_back(&self) {
+        self.data.interrupted.give_back();
+    }
+
     /// Reads the jobs that are there, and reconciles those that were interrupted by the end of a host. It blocks.
     pub(crate) fn load_jobs(&self) {
         let report = self.data.store.load();

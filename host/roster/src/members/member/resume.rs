@@ -115,6 +115,7 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
         let toolboxes = tokio::select! {
             toolboxes = toolboxes(&member, &plan.plan, Instant::now() + LOADING) => toolboxes,
             () = job.cancelled().cancelled() => return,
+            () = job.given_back() => return,
         };
         let toolboxes = match toolboxes {
             Ok(toolboxes) => toolboxes,
