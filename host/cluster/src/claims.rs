@@ -51,6 +51,17 @@ fn could_be_met(needs: &Needs, member: &MemberKey, card: &Card) -> bool {
         && card.members.get(member.as_str()).is_some_and(|digest| needs.member.is_empty() || *digest == needs.member)
 }
 
+/// The needs of a job without those that no living host meets any more: a version of its member that was replaced, a root
+/// that was removed. A host on its own goes on without them, too.
+fn still_met<'a, C: Iterator<Item = &'a Card>>(needs: &Needs, member: &MemberKey, cards: impl Fn() -> C) -> Needs {
+    let mut needs = needs.clone();
+    needs.roots.retain(|root| cards().any(|card| card.roots.contains(root)));
+    if !cards().any(|card| card.members.get(member.as_str()) == Some(&needs.member)) {
+        needs.member.clear();
+    }
+    needs
+}
+
 /// A job that can be taken.
 struct Open {
     job: JobId,
@@ -215,10 +226,11 @@ impl Queue {
         for member in turns {
             let mut due: Option<(u64, JobName, Needs)> = None;
             for (needs, line) in state.members.get(&member).into_iter().flatten() {
-                if !are_met(needs, &member, card) {
+                let still = still_met(needs, &member, || hosts.iter().map(|(_, card)| card).chain([card]));
+                if !are_met(&still, &member, card) {
                     continue;
                 }
-                let others = hosts.iter().filter(|(_, card)| could_be_met(needs, &member, card));
+                let others = hosts.iter().filter(|(_, card)| could_be_met(&still, &member, card));
                 let others: Vec<_> = others.map(|(host, card)| (host, has_place(needs, card))).collect();
                 let names = line.iter().filter_map(|(sequence, open)| {
                     let name = JobName { member: member.clone(), job: open.job.clone() };
@@ -484,6 +496,22 @@ mod tests {
         let full = Card { roots: vec!["data".to_owned()], hall: true, ..card("api") };
         assert!(are_met(&job.needs, &job.name.member, &full));
         assert!(!are_met(&job.needs, &job.name.member, &Card { places: BTreeMap::new(), ..full }));
+    }
+
+    #[test]
+    fn a_need_that_no_living_host_meets_any_more_keeps_no_job_waiting() {
+        let queue = Queue::default();
+        let needs = Needs { member: "old".to_owned(), roots: vec!["docs".to_owned()], ..Needs::of("api") };
+        queue.hear(&JobSeen { needs, ..seen("x", "x1", 1, Holder::Waiting) }, &owner("a"));
+        let with = |version: &str, roots: &[&str]| {
+            let roots = roots.iter().map(|root| (*root).to_owned()).collect();
+            Card { roots, members: BTreeMap::from([("x".to_owned(), version.to_owned())]), ..card("api") }
+        };
+        let next = |hosts: &[(String, Card)]| queue.next(&owner("a"), &with("new", &[]), hosts, |_| false);
+        for host in [with("old", &[]), with("new", &["docs"])] {
+            assert_eq!(next(&[("b".to_owned(), host)]), Next::Nothing);
+        }
+        assert!(matches!(next(&[]), Next::Take(name, ..) if name.job.as_str() == "x1"));
     }
 
     #[test]
