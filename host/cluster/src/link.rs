@@ -421,16 +421,14 @@ impl Link {
     }
 
     async fn write_until(&self, write: &Write, patience: Duration) -> Result<Written, StoreError> {
-        let (begun, mut pause, mut is_first) = (Instant::now(), PAUSES.0, true);
+        let (begun, mut pause) = (Instant::now(), PAUSES.0);
         loop {
             let error = match self.send(write).await {
                 Answer::Stored(sequence) => return Ok(Written::Stored { sequence, is_overtaken: false }),
-                Answer::Never(error) if is_first => return Err(error),
-                // An earlier try may be stored.
+                // An earlier try may be stored, or another message in its place.
                 Answer::Never(error) => error,
                 Answer::Unclear(why) => StoreError::Unreachable(why),
             };
-            is_first = false;
             let settled = match self.read(write.stream, &write.subject, write.expected + 1).await {
                 Ok(after) => {
                     let id = |message: &Message| message.header(ID).unwrap_or_default().to_owned();

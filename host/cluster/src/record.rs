@@ -166,9 +166,9 @@ impl Record {
     /// About the bytes that the record takes in a message.
     pub(crate) fn size(&self) -> usize {
         match self {
-            Self::Put { content: Content::Text { text }, .. } | Self::Add { content: Content::Text { text }, .. } => {
-                text.len() + 64
-            }
+            Self::Put { file, content: Content::Text { text } }
+            | Self::Add { file, content: Content::Text { text } } => file.len() + text.len() + 64,
+            Self::Put { file, .. } | Self::Add { file, .. } | Self::Remove { file } => file.len() + 256,
             _ => 256,
         }
     }

@@ -1,6 +1,9 @@
 //! Appends what a running job does to its log in the ledger, where several hosts serve the member.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
 
 use cap_std::fs::Dir;
 use guild_contract::{Meta, Resumption};
@@ -111,6 +114,8 @@ impl RunningJob {
             }
             return Err(refused);
         }
+        // It is over before the store looks again at what this host has lost.
+        lock(&self.record).meta = meta.clone();
         // The files here are a copy. Where it cannot be brought up to date, it is fetched.
         let copied = self.dir().and_then(|dir| record::store_end(&dir, meta, result, &self.limits));
         if let Some(store) = store {
@@ -119,13 +124,13 @@ impl RunningJob {
                 Err(_) => store.lost(&self.id, Head::new(meta, notes.summary.as_deref())),
             }
         }
-        lock(&self.record).meta = meta.clone();
         self.changed.send_replace(());
         self.written.send_modify(|_| {});
         Ok(())
     }
 
-    /// The changes of the files that the ledger does not have yet when the job ends.
+    /// The changes of the files that the ledger does not have yet when the job ends. The artifacts that a component has
+    /// written by itself are recorded before, since there may be too many for one append.
     fn last_changes(&self, files: &Files, meta: &Meta, result: Option<&UnsavedResult>) -> io::Result<Vec<Change>> {
         let dir = self.dir()?;
         let mut changes = vec![Change::Put(META.to_owned(), record::pretty(meta)?)];
@@ -138,7 +143,7 @@ impl RunningJob {
             if (known.is_none() || known != record::fingerprint(&self.context.jobs, &self.id, &file))
                 && let Some((content, _)) = read_whole(&dir, &file, u64::MAX)?
             {
-                changes.push(Change::Put(file, content));
+                self.put(&file, &content);
             }
         }
         Ok(changes)
@@ -152,11 +157,18 @@ impl RunningJob {
     pub(crate) fn release(&self, why: &str) -> Result<Head, StoreError> {
         let unknown = || StoreError::Unknown(self.id.to_string());
         let hold = self.hold.as_ref().ok_or_else(unknown)?;
-        // The host has not ended while it carried the job out.
-        if matches!(self.resumption(), Some(Resumption::Together | Resumption::Alone))
-            && let Err(e) = self.set_resumption(None)
+        let (before, is_resumed) = (self.resumption(), self.is_resumed.load(Ordering::Relaxed));
+        let mark = match before {
+            // The host has not ended while it carried the job out.
+            Some(Resumption::Together | Resumption::Alone) if is_resumed => None,
+            // An earlier host did, and the job has not run since.
+            None if hold.is_interrupted() && !is_resumed => Some(Resumption::Together),
+            mark => mark,
+        };
+        if mark != before
+            && let Err(e) = self.set_resumption(mark)
         {
-            tracing::warn!(job = %self.id, "the job is given back as one that may have ended its host: {e}");
+            tracing::warn!(job = %self.id, "the job is given back with its last mark of a crash: {e}");
         }
         let mut files = lock(&self.files);
         if files.ended {

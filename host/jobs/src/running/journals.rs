@@ -8,7 +8,7 @@ use guild_session::{
     tools::ToolError,
     transcript::{self, Entry, Line},
 };
-use tokio::{sync::watch, task::block_in_place};
+use tokio::{sync::watch, task::spawn_blocking};
 
 use super::RunningJob;
 use crate::{
@@ -125,8 +125,11 @@ impl transcript::Journal for RunningJob {
         if hold.may_go_on().await {
             return Ok(());
         }
-        if let Err(e) = block_in_place(|| store.give_back(self.id(), "its host is about to stop")) {
-            tracing::warn!(job = %self.id(), "the job waits for the end of this host: {e}");
+        let id = self.id().clone();
+        // All jobs of the host may do this at once, which is no reason to take all threads of the runtime.
+        let given_back = spawn_blocking(move || store.give_back(&id, "its host is about to stop")).await;
+        if let Err(why) = given_back.map_err(|e| e.to_string()).and_then(|given| given.map_err(|e| e.to_string())) {
+            tracing::warn!(job = %self.id(), "the job waits for the end of this host: {why}");
             self.cancelled().cancelled().await;
         }
         Err(ToolError::JobEnded)

@@ -17,7 +17,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -88,6 +88,8 @@ pub struct RunningJob {
     /// Changes with the record; its last change is the end.
     changed: watch::Sender<()>,
     sessions: AtomicU32,
+    /// Whether it was resumed at this host, and runs.
+    is_resumed: AtomicBool,
 }
 
 struct Files {
@@ -144,6 +146,7 @@ impl RunningJob {
             record: Mutex::new(Record { meta, notes: Notes::default(), submitted: false, open: false, is_lost: false }),
             changed: watch::Sender::new(()),
             sessions: AtomicU32::new(0),
+            is_resumed: AtomicBool::new(false),
             context,
         }
     }
@@ -219,6 +222,7 @@ impl RunningJob {
     ///
     /// Returns an error when the record cannot be stored.
     pub fn begin_resumed(&self, how: Resumption) -> io::Result<()> {
+        self.is_resumed.store(true, Ordering::Relaxed);
         self.store_record(|meta| Meta { resumption: Some(how), resumes: meta.resumes.saturating_add(1), ..meta })?;
         block_on(self.settled()).map_err(io::Error::other)
     }

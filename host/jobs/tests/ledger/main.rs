@@ -5,7 +5,13 @@
 mod common;
 mod log;
 
-use std::sync::{Arc, Mutex, atomic::Ordering};
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use common::{Member, is_unknown, listed_ids, new_job, start, status};
 use guild_contract::{
@@ -63,7 +69,7 @@ impl Host {
 
     /// The job that it resumed last.
     fn resumed(&self) -> Arc<RunningJob> {
-        self.resumed.0.lock().unwrap().last().unwrap().clone()
+        self.resumed.jobs.lock().unwrap().last().unwrap().clone()
     }
 
     /// Whether it has a copy of a job's files.
@@ -73,7 +79,11 @@ impl Host {
 }
 
 #[derive(Default)]
-struct Resumed(Mutex<Vec<Arc<RunningJob>>>);
+struct Resumed {
+    jobs: Mutex<Vec<Arc<RunningJob>>>,
+    /// Whether jobs wait until they are resumed.
+    waits: AtomicBool,
+}
 
 impl Resume for Resumed {
     fn check(&self, _: &JobId, _: &Sealed, _: &[Entry]) -> Result<(), String> {
@@ -81,10 +91,10 @@ impl Resume for Resumed {
     }
 
     fn resume(&self, job: Arc<RunningJob>) {
-        if job.was_interrupted() {
+        if job.was_interrupted() && !self.waits.load(Ordering::Relaxed) {
             job.begin_resumed(Resumption::Together).unwrap();
         }
-        self.0.lock().unwrap().push(job);
+        self.jobs.lock().unwrap().push(job);
     }
 }
 
@@ -328,7 +338,7 @@ fn a_job_that_ends_while_a_host_takes_it_is_not_carried_out() {
     b.listens();
     assert!(matches!(b.store.adopt(&id, taken), Err(StoreError::Lost)));
     assert!(!b.has_copy(&id));
-    assert_eq!((b.status(&id), b.resumed.0.lock().unwrap().len()), (JobStatus::Cancelled, 0));
+    assert_eq!((b.status(&id), b.resumed.jobs.lock().unwrap().len()), (JobStatus::Cancelled, 0));
 }
 
 #[test]
@@ -364,6 +374,33 @@ fn a_job_that_hosts_give_back_again_and_again_counts_as_interrupted_once() {
     assert!(meta().contains("\"resumes\": 1"), "{}", meta());
     b.resumed().complete(Some("done")).unwrap();
     assert_eq!(a.listens().status(&id), JobStatus::Completed);
+}
+
+#[test]
+fn a_job_that_is_given_back_before_it_is_resumed_stays_one_that_may_have_ended_its_host() {
+    let (logs, a, b) = two_hosts();
+    let id = a.start("d").id().clone();
+    b.listens();
+    b.resumed.waits.store(true, Ordering::Relaxed);
+    b.takes(&id).unwrap();
+    b.store.release(&id, "the host stops").unwrap();
+    assert!(logs.file(&id, "meta.json").unwrap().contains("\"together\""));
+    a.listens().takes(&id).unwrap();
+    assert!(a.resumed().was_interrupted());
+}
+
+#[test]
+fn a_job_ends_though_its_copy_here_cannot_be_written() {
+    let (_, a, b) = two_hosts();
+    let job = a.start("d");
+    let record = a.member.path(&format!(".jobs/{}/meta.json", job.id()));
+    fs::remove_file(&record).unwrap();
+    fs::create_dir_all(record.join("in the way")).unwrap();
+    assert_eq!(job.complete(Some("done")).unwrap(), JobStatus::Completed);
+    for host in [&a, &b] {
+        assert_eq!(host.listens().status(job.id()), JobStatus::Completed);
+        assert_eq!(host.store.result(job.id().as_str()).unwrap().output, "done");
+    }
 }
 
 #[tokio::test]
