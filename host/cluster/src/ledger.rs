@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,13 +22,14 @@ use crate::{
     log::{Append, JobName, Logs},
     presence::Presence,
     record::{Content, Folded, Needs, Record},
-    rules::Holder,
+    rules::{Holder, Standing},
     watch::JobSeen,
     writer::{NotStored, Writer},
 };
 
-/// The pause before a host tries again to give a job back.
+/// The pause before a host tries again to give a job back, and the number of times that it tries.
 const PAUSE: Duration = Duration::from_secs(1);
+const TRIES: usize = 60;
 
 /// Tells what a host needs to carry a job with this plan out.
 pub type NeedsOf = Arc<dyn Fn(&JobId, &Accepted) -> Needs + Send + Sync>;
@@ -107,7 +111,15 @@ impl MemberJobs {
             holds.insert(job.clone(), taken.tail);
         });
         self.note_tail(job, taken.tail);
-        Arc::new(HeldJob { writer, name: job.clone(), since: taken.tail, is_interrupted, jobs: self.clone() })
+        Arc::new(HeldJob {
+            writer,
+            name: job.clone(),
+            since: taken.tail,
+            epoch: taken.standing.epoch,
+            is_interrupted,
+            is_over: AtomicBool::new(false),
+            jobs: self.clone(),
+        })
     }
 
     /// The news of one of the member's jobs, for [`guild_jobs::JobStore::hear`].
@@ -124,27 +136,35 @@ impl MemberJobs {
         let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };
         let is_own = seen.standing.holder == Holder::Held(self.logs.own().clone());
         if is_own && !self.holds(&seen.name.job) {
-            self.runtime.spawn(self.clone().give_back(seen.name.clone(), seen.sequence));
+            // The birth or the claim may be answered while it is tried.
+            let (jobs, name, epoch) = (self.clone(), seen.name.clone(), seen.standing.epoch);
+            self.runtime.spawn(async move {
+                sleep(jobs.logs.patience() * 2).await;
+                jobs.give_back(name, epoch).await;
+            });
         }
         let is_older = || self.holds.borrow().get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
         Ok(News { head, is_held: is_own || is_older() })
     }
 
-    /// Gives a job back whose birth or claim by this host was stored, at this sequence, and never answered: nobody would
-    /// carry it out. An answer that is late comes while the birth or the claim is tried.
-    async fn give_back(self, name: JobName, sequence: u64) {
-        sleep(self.logs.patience() * 2).await;
+    /// Gives a job back that this host holds in this epoch by the log alone, so that nobody would carry it out: its birth or
+    /// its claim was stored and never answered, or its work was dropped without an end.
+    async fn give_back(self, name: JobName, epoch: u64) {
+        let standing = Standing { holder: Holder::Held(self.logs.own().clone()), epoch };
         let free = |job: &Folded| {
-            let is_unanswered = job.tail == sequence && !self.holds(&name.job);
-            let why = "its host was not told that it holds the job".to_owned();
+            let why = "its host does not carry it out".to_owned();
             let head = job.head.clone().unwrap_or_default();
-            is_unanswered.then(|| Append { records: vec![Record::Free { why }], head, events: Vec::new() })
+            let is_stray = job.standing == standing && !self.holds(&name.job);
+            is_stray.then(|| Append { records: vec![Record::Free { why }], head, events: Vec::new() })
         };
-        loop {
-            match self.logs.decide(&name, sequence, free).await {
+        for _ in 0..TRIES {
+            if self.holds(&name.job) {
+                return;
+            }
+            match self.logs.decide(&name, self.tail(&name.job), free).await {
                 Ok((_, is_free)) => {
                     return if is_free {
-                        tracing::info!(job = %name.job, "the job is given back, since its beginning here was not answered");
+                        tracing::info!(job = %name.job, "the job is given back, since this host does not carry it out");
                     };
                 }
                 Err(error) => tracing::info!(job = %name.job, "the job cannot be given back at the moment: {error}"),
@@ -252,17 +272,33 @@ struct HeldJob {
     writer: Writer,
     name: JobId,
     since: u64,
+    epoch: u64,
     is_interrupted: bool,
+    /// Whether the job has ended, or is another host's.
+    is_over: AtomicBool,
     jobs: MemberJobs,
+}
+
+impl HeldJob {
+    /// Appends the last records of the hold, and waits until they are stored.
+    fn finish(&self, last: Append) -> Result<(), Refused> {
+        let stored = wait(&self.jobs.runtime, self.writer.finish(last)).map_err(refused);
+        self.is_over.store(matches!(stored, Ok(()) | Err(Refused::Lost)), Ordering::Relaxed);
+        stored
+    }
 }
 
 impl Drop for HeldJob {
     fn drop(&mut self) {
-        self.jobs.holds.send_if_modified(|holds| {
+        let was_last = self.jobs.holds.send_if_modified(|holds| {
             // The host may have taken the job again.
             let is_last = holds.get(&self.name) == Some(&self.since);
             is_last && holds.remove(&self.name).is_some()
         });
+        if was_last && !self.is_over.load(Ordering::Relaxed) && !self.writer.is_lost() {
+            let name = self.jobs.name(&self.name);
+            self.jobs.runtime.spawn(self.jobs.clone().give_back(name, self.epoch));
+        }
     }
 }
 
@@ -310,13 +346,13 @@ impl Hold for HeldJob {
     }
 
     fn end(&self, last: Decision) -> Result<(), Refused> {
-        wait(&self.jobs.runtime, self.writer.finish(append(last)?)).map_err(refused)
+        self.finish(append(last)?)
     }
 
     fn release(&self, why: &str) -> Result<(), Refused> {
         let free = vec![Record::Free { why: why.to_owned() }];
         let last = Append { records: free, head: self.writer.head(), events: Vec::new() };
-        wait(&self.jobs.runtime, self.writer.finish(last)).map_err(refused)
+        self.finish(last)
     }
 }
 

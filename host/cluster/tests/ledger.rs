@@ -6,6 +6,7 @@ mod common;
 mod member;
 
 use std::{
+    path::PathBuf,
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
     time::Duration,
@@ -18,7 +19,7 @@ use guild_cluster::{
     link::Link,
     log::{JobName, Logs, Take},
     record::{Needs, Owner},
-    rules::Holder,
+    rules::{Holder, Standing},
     watch::Jobs,
 };
 use guild_contract::{EventDetail, JobId, JobStatus, Resumption};
@@ -243,6 +244,37 @@ fn a_claim_that_was_stored_and_never_answered_is_given_back() {
     let job = b.takes(&id, |_| false);
     job.fail("no luck").unwrap();
     eventually("all hosts have the end", || [&a, &b, &hasty].iter().all(|host| host.status(&id) == JobStatus::Failed));
+}
+
+#[test]
+fn a_job_whose_work_is_dropped_without_an_end_is_given_back() {
+    let (_nats, a, b) = two_hosts();
+    let id = start(&a.store, "look").id().clone();
+    a.store.release(&id, "the host has no place").unwrap();
+    let taken = b.runtime.block_on(b.logs.take(&name(&id), 0, |_| false)).unwrap();
+    let Take::Taken { job, is_interrupted } = taken else { panic!("{taken:?}") };
+    // Its member was removed at this host meanwhile.
+    drop(b.jobs.hold(&id, &job, is_interrupted));
+    let standing = || a.runtime.block_on(a.logs.read(&name(&id))).unwrap().standing;
+    eventually("the job waits again", || standing() == Standing { holder: Holder::Waiting, epoch: 2 });
+    let job = a.takes(&id, |_| false);
+    job.fail("no luck").unwrap();
+    eventually("both hosts have the end", || [&a, &b].iter().all(|host| host.status(&id) == JobStatus::Failed));
+}
+
+#[test]
+fn a_job_ends_with_more_artifacts_of_long_names_than_one_message_can_hold() {
+    let (_nats, a, b) = two_hosts();
+    let job = start(&a.store, "look");
+    let deep: PathBuf = std::iter::repeat_n("d".repeat(250), 12).collect();
+    let artifacts = job.dir().unwrap().open_dir("artifacts").unwrap();
+    artifacts.create_dir_all(&deep).unwrap();
+    let directory = artifacts.open_dir(&deep).unwrap();
+    // A component writes its artifacts by itself.
+    (0..400).for_each(|n| directory.write(format!("{n}.txt"), "x").unwrap());
+    job.complete(Some("done")).unwrap();
+    eventually("the other host knows the end", || b.knows(job.id()) && b.status(job.id()) == JobStatus::Completed);
+    assert_eq!(b.store.artifacts(job.id().as_str()).unwrap().len(), 400);
 }
 
 #[test]
