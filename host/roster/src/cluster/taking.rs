@@ -103,11 +103,13 @@ impl Cluster {
     }
 
     /// Carries a job out that this host has taken, in the place that is reserved for it.
-    async fn adopt(&self, taken: Taken<Permit<MemberKey>>) {
+    async fn adopt(self: &Arc<Self>, taken: Taken<Permit<MemberKey>>) {
         let Taken { name, job: taken, is_interrupted, place } = taken;
-        let served = self.members().get(&name.member).map(|member| (member.jobs.clone(), member.store.upgrade()));
-        let Some((jobs, Some(store))) = served else {
-            return tracing::error!(job = %name.job, "the job was taken, and its member {} is not here", name.member);
+        let jobs = self.jobs(&name.member);
+        let Some(store) = self.members().get(&name.member).and_then(|member| member.store.upgrade()) else {
+            tracing::warn!(job = %name.job, "the job was taken, and its member {} was removed here", name.member);
+            // A hold that nobody uses gives the job back.
+            return drop(jobs.hold(&name.job, &taken, is_interrupted));
         };
         if taken.standing.epoch > 1 {
             self.takeovers.fetch_add(1, Ordering::Relaxed);

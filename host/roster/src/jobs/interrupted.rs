@@ -36,6 +36,8 @@ struct State {
     /// The jobs that only [`InterruptedJobs::let_on`] resumes. The store has them until they end, for example by a
     /// cancellation.
     held_back: Vec<Weak<RunningJob>>,
+    /// Whether the host is about to stop, and gives all of them back.
+    is_stopping: bool,
 }
 
 impl State {
@@ -130,15 +132,21 @@ impl InterruptedJobs {
 
     /// Gives the jobs that wait here, and those that are held back, to the other hosts of the cluster. It blocks.
     pub(crate) fn give_back(&self) {
-        let Some(store) = self.store.upgrade() else { return };
         let (waiting, held_back) = {
             let mut state = self.state();
+            state.is_stopping = true;
             (mem::take(&mut state.waiting), mem::take(&mut state.held_back))
         };
-        for job in waiting.into_iter().chain(held_back.iter().filter_map(Weak::upgrade)) {
-            if let Err(e) = store.release(job.id(), "its host is about to stop") {
-                tracing::warn!(job = %job.id(), "the job waits for the end of this host: {e}");
-            }
+        waiting.iter().for_each(|job| self.release(job));
+        held_back.iter().filter_map(Weak::upgrade).for_each(|job| self.release(&job));
+    }
+
+    fn release(&self, job: &RunningJob) {
+        let Some(store) = self.store.upgrade() else { return };
+        match store.release(job.id(), "its host is about to stop") {
+            // It has ended, or is another host's.
+            Ok(()) | Err(StoreError::Lost | StoreError::Unknown(_)) => {}
+            Err(e) => tracing::warn!(job = %job.id(), "the job waits for the end of this host: {e}"),
         }
     }
 
@@ -175,6 +183,10 @@ impl Resume for InterruptedJobs {
         let is_meeting = || job.plan().map_or(true, |plan| matches!(plan.accepted.plan, Plan::Conversation(_)));
         let why = {
             let mut state = self.state();
+            if state.is_stopping {
+                drop(state);
+                return self.release(&job);
+            }
             match (state.decision.fails(is_meeting), &state.decision) {
                 (None, Decision::Open | Decision::NotInService(_)) => return state.waiting.push(job),
                 (None, _) if job.resumption() == Some(Resumption::HeldBack) => {

@@ -116,7 +116,7 @@ pub async fn serve(
     let options = HostOptions { config, target, sources, agent, hall, has_passed_socket, fakes: None };
     let host = tokio::select! {
         opened = Host::open(options, Some(ingress.clone())) => opened?,
-        // A host of a cluster may wait for its servers, or for the end of an earlier host of its name.
+        // A host of a cluster may wait for its servers, or for another host of its name. Others wait for its silence then.
         () = signals.ended(&reloads.asked) => return Ok(()),
     };
     let limits = host.limits();

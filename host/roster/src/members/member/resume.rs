@@ -90,7 +90,10 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
     let permits = member.context.permits.clone();
     let under_way = member.data.begin(job.id());
     host.spawn(async move {
-        let permit = permits.acquire_owned().await;
+        let permit = tokio::select! {
+            permit = permits.acquire_owned() => permit,
+            () = job.given_back() => return,
+        };
         if job.cancelled().is_cancelled() {
             return;
         }
