@@ -136,11 +136,13 @@ impl MemberJobs {
         let head = if is_gone { None } else { Some(picture(&seen.name, &seen.head)?) };
         let is_own = seen.standing.holder == Holder::Held(self.logs.own().clone());
         if is_own && !self.holds(&seen.name.job) {
-            // The birth or the claim may be answered while it is tried.
-            let (jobs, name, epoch) = (self.clone(), seen.name.clone(), seen.standing.epoch);
+            // The birth or the claim may be answered while it is tried. What its host does then follows in the log.
+            let (jobs, name, epoch, sequence) = (self.clone(), seen.name.clone(), seen.standing.epoch, seen.sequence);
             self.runtime.spawn(async move {
                 sleep(jobs.logs.patience() * 2).await;
-                jobs.give_back(name, epoch).await;
+                if jobs.tail(&name.job) <= sequence {
+                    jobs.give_back(name, epoch).await;
+                }
             });
         }
         let is_older = || self.holds.borrow().get(&seen.name.job).is_some_and(|since| seen.sequence < *since);
