@@ -12,14 +12,12 @@ use super::history::{Entry, Millis, Span};
 const RECOVERY: Millis = 20_000;
 /// How long after its pause a host may send a request that was under way before.
 const AWAKE: Millis = 200;
-/// How long a job takes at most, with faults: one that nobody carries out lasts until a caller cancels it.
-const LONGEST: Millis = 300_000;
 /// The tool whose effects are counted outside of the hosts.
 const EFFECT: &str = "box__do";
 
 /// The contradictions between a history and the promises, in sentences.
 pub(super) fn findings(entries: &[Entry]) -> Vec<String> {
-    let checks = [outcomes, durations, agreement, finality, effects, turns, notes, events, logs, leftovers];
+    let checks = [outcomes, agreement, finality, effects, turns, notes, events, logs, leftovers];
     checks.into_iter().flat_map(|check| check(entries)).collect()
 }
 
@@ -97,27 +95,6 @@ fn outcomes(entries: &[Entry]) -> Vec<String> {
         }
     }
     found
-}
-
-/// How long each job took from its dispatch until its end was seen or told.
-pub(super) fn lasted(entries: &[Entry]) -> BTreeMap<&str, Millis> {
-    let (jobs, mut ends) = (dispatched(entries), seen_ends(entries));
-    for entry in entries {
-        if let Entry::Event { at, kind, job, .. } = entry
-            && kind == "job-ended"
-        {
-            let known = ends.entry(job).or_insert(*at);
-            *known = (*known).min(*at);
-        }
-    }
-    let times = jobs.into_iter().filter_map(|(job, (_, began))| Some((job, ends.get(job)?.saturating_sub(began))));
-    times.collect()
-}
-
-/// (1) Each job goes on at some host until it ends.
-fn durations(entries: &[Entry]) -> Vec<String> {
-    let late = lasted(entries).into_iter().filter(|(_, time)| *time > LONGEST);
-    late.map(|(job, time)| format!("(1) the job {job} took {} s", time / 1000)).collect()
 }
 
 /// (2) The status, the result and the artifacts are the same at each host, and do not change.

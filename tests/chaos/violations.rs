@@ -116,13 +116,6 @@ fn a_job_that_is_lost_doubled_or_never_ends_is_found() {
     );
     finds(|history| ends(history, None), "does not know it");
     finds(|history| ends(history, Some("running")), "has no end at");
-    finds(
-        |history| {
-            history.retain(|entry| !matches!(entry, Entry::Event { .. } | Entry::Seen { .. }));
-            history.push(seen("a", 301_000, Some("completed")));
-        },
-        "(1) the job j1 took 301 s",
-    );
     let twice = Entry::Dispatched { span: span("b", 20, 30), key: 1, job: "j2".to_owned() };
     finds(
         |history| {
