@@ -31,6 +31,9 @@ const MOST_WAIT: Duration = Duration::from_secs(2);
 /// How long a host passes over a job that it could not carry out, as one with a file that is missing or a record that it
 /// cannot read: after the first time, and at most. Each time takes twice as long as the one before.
 const PASSED_OVER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5 * 60));
+/// How long a job waits for a host with the version of its member and the roots that it began with. Then it goes on with
+/// what a host has, as it does at once on a host on its own.
+const UNMET: Duration = Duration::from_secs(5 * 60);
 /// The jobs of a member that are considered at once, oldest first.
 const CONSIDERED: usize = 256;
 
@@ -49,17 +52,6 @@ fn could_be_met(needs: &Needs, member: &MemberKey, card: &Card) -> bool {
         && needs.roots.iter().all(|root| card.roots.contains(root))
         && (card.hall || !needs.hall)
         && card.members.get(member.as_str()).is_some_and(|digest| needs.member.is_empty() || *digest == needs.member)
-}
-
-/// The needs of a job without those that no living host meets any more: a version of its member that was replaced, a root
-/// that was removed. A host on its own goes on without them, too.
-fn still_met<'a, C: Iterator<Item = &'a Card>>(needs: &Needs, member: &MemberKey, cards: impl Fn() -> C) -> Needs {
-    let mut needs = needs.clone();
-    needs.roots.retain(|root| cards().any(|card| card.roots.contains(root)));
-    if !cards().any(|card| card.members.get(member.as_str()) == Some(&needs.member)) {
-        needs.member.clear();
-    }
-    needs
 }
 
 /// A job that can be taken.
@@ -104,6 +96,8 @@ struct State {
     last: Option<MemberKey>,
     /// Since when this host has a free place, and has lost no claim.
     free: Option<Instant>,
+    /// Since when no living host has what jobs of a member need.
+    unmet: BTreeMap<(MemberKey, Arc<Needs>), Instant>,
 }
 
 /// The jobs that wait or are held by other hosts, as the log tells.
@@ -218,6 +212,7 @@ impl Queue {
             return Next::Nothing;
         }
         let free = *state.free.get_or_insert_with(Instant::now);
+        state.note_unmet(|| hosts.iter().map(|(_, card)| card).chain([card]));
         let mut wait: Option<Duration> = None;
         let after = state.last.clone();
         let is_later = |member: &&MemberKey| after.as_ref().is_none_or(|last| *member > last);
@@ -226,11 +221,18 @@ impl Queue {
         for member in turns {
             let mut due: Option<(u64, JobName, Needs)> = None;
             for (needs, line) in state.members.get(&member).into_iter().flatten() {
-                let still = still_met(needs, &member, || hosts.iter().map(|(_, card)| card).chain([card]));
-                if !are_met(&still, &member, card) {
+                let least;
+                let wanted = match state.is_hopeless(&member, needs) {
+                    false => &**needs,
+                    true => {
+                        least = Needs { member: String::new(), roots: Vec::new(), ..Needs::clone(needs) };
+                        &least
+                    }
+                };
+                if !are_met(wanted, &member, card) {
                     continue;
                 }
-                let others = hosts.iter().filter(|(_, card)| could_be_met(&still, &member, card));
+                let others = hosts.iter().filter(|(_, card)| could_be_met(wanted, &member, card));
                 let others: Vec<_> = others.map(|(host, card)| (host, has_place(needs, card))).collect();
                 let names = line.iter().filter_map(|(sequence, open)| {
                     let name = JobName { member: member.clone(), job: open.job.clone() };
@@ -322,6 +324,23 @@ impl Queue {
 }
 
 impl State {
+    /// Notes the needs that no host has any more. These are the cards of all living hosts.
+    fn note_unmet<'a, C: Iterator<Item = &'a Card>>(&mut self, cards: impl Fn() -> C) {
+        let lines = self.members.iter().flat_map(|(member, lines)| lines.keys().map(move |needs| (member, needs)));
+        let unmet = lines.filter(|(member, needs)| !cards().any(|card| could_be_met(needs, member, card)));
+        let since = |(member, needs): (&MemberKey, &Arc<Needs>)| {
+            let key = (member.clone(), needs.clone());
+            let since = self.unmet.get(&key).copied().unwrap_or_else(Instant::now);
+            (key, since)
+        };
+        self.unmet = unmet.map(since).collect();
+    }
+
+    /// Whether no host has had what jobs need for long.
+    fn is_hopeless(&self, member: &MemberKey, needs: &Arc<Needs>) -> bool {
+        self.unmet.get(&(member.clone(), needs.clone())).is_some_and(|since| since.elapsed() >= UNMET)
+    }
+
     fn insert(&mut self, seen: &JobSeen, sequence: u64, open: Open) {
         let JobSeen { name, needs, sequence: heard, .. } = seen;
         self.waiting += usize::from(open.holder.is_none());
@@ -499,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_need_that_no_living_host_meets_any_more_keeps_no_job_waiting() {
+    fn a_job_goes_on_without_the_version_and_the_roots_that_no_host_has_had_for_long() {
         let queue = Queue::default();
         let needs = Needs { member: "old".to_owned(), roots: vec!["docs".to_owned()], ..Needs::of("api") };
         queue.hear(&JobSeen { needs, ..seen("x", "x1", 1, Holder::Waiting) }, &owner("a"));
@@ -507,10 +526,19 @@ mod tests {
             let roots = roots.iter().map(|root| (*root).to_owned()).collect();
             Card { roots, members: BTreeMap::from([("x".to_owned(), version.to_owned())]), ..card("api") }
         };
-        let next = |hosts: &[(String, Card)]| queue.next(&owner("a"), &with("new", &[]), hosts, |_| false);
-        for host in [with("old", &[]), with("new", &["docs"])] {
-            assert_eq!(next(&[("b".to_owned(), host)]), Next::Nothing);
-        }
+        let next = |hosts: &[Card]| {
+            let hosts: Vec<_> = hosts.iter().map(|card| ("b".to_owned(), card.clone())).collect();
+            queue.next(&owner("a"), &with("new", &[]), &hosts, |_| false)
+        };
+        let later = || {
+            let mut state = queue.state();
+            state.unmet.values_mut().for_each(|since| *since = since.checked_sub(UNMET).unwrap());
+        };
+        assert_eq!(next(&[]), Next::Nothing);
+        later();
+        assert_eq!(next(&[with("old", &["docs"])]), Next::Nothing, "a host has both");
+        assert_eq!(next(&[with("old", &[]), with("new", &["docs"])]), Next::Nothing, "no host has both since just now");
+        later();
         assert!(matches!(next(&[]), Next::Take(name, ..) if name.job.as_str() == "x1"));
     }
 
