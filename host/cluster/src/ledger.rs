@@ -27,9 +27,8 @@ use crate::{
     writer::{NotStored, Writer},
 };
 
-/// The pause before a host tries again to give a job back, and the number of times that it tries.
+/// The pause before a host tries again to give a job back.
 const PAUSE: Duration = Duration::from_secs(1);
-const TRIES: usize = 60;
 
 /// Tells what a host needs to carry a job with this plan out.
 pub type NeedsOf = Arc<dyn Fn(&JobId, &Accepted) -> Needs + Send + Sync>;
@@ -159,17 +158,17 @@ impl MemberJobs {
             let is_stray = job.standing == standing && !self.holds(&name.job);
             is_stray.then(|| Append { records: vec![Record::Free { why }], head, events: Vec::new() })
         };
-        for _ in 0..TRIES {
-            if self.holds(&name.job) {
-                return;
-            }
+        while !self.holds(&name.job) {
             match self.logs.decide(&name, self.tail(&name.job), free).await {
                 Ok((_, is_free)) => {
                     return if is_free {
                         tracing::info!(job = %name.job, "the job is given back, since this host does not carry it out");
                     };
                 }
-                Err(error) => tracing::info!(job = %name.job, "the job cannot be given back at the moment: {error}"),
+                Err(error @ StoreError::Unreachable(_)) => {
+                    tracing::info!(job = %name.job, "the job cannot be given back at the moment: {error}");
+                }
+                Err(error) => return tracing::error!(job = %name.job, "the job cannot be given back: {error}"),
             }
             sleep(PAUSE).await;
         }

@@ -167,11 +167,16 @@ impl Record {
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Put { file, content: Content::Text { text } }
-            | Self::Add { file, content: Content::Text { text } } => file.len() + text.len() + 64,
-            Self::Put { file, .. } | Self::Add { file, .. } | Self::Remove { file } => file.len() + 256,
+            | Self::Add { file, content: Content::Text { text } } => quoted(file) + text.len() + 64,
+            Self::Put { file, .. } | Self::Add { file, .. } | Self::Remove { file } => quoted(file) + 256,
             _ => 256,
         }
     }
+}
+
+/// The bytes of a path as JSON. Components may use control characters in names.
+fn quoted(file: &str) -> usize {
+    serde_json::to_string(file).map_or(0, |json| json.len())
 }
 
 /// Lines of JSON.

@@ -114,10 +114,10 @@ impl RunningJob {
             }
             return Err(refused);
         }
-        // It is over before the store looks again at what this host has lost.
-        lock(&self.record).meta = meta.clone();
         // The files here are a copy. Where it cannot be brought up to date, it is fetched.
         let copied = self.dir().and_then(|dir| record::store_end(&dir, meta, result, &self.limits));
+        // It is over before the store looks again for the end of a job without a copy.
+        lock(&self.record).meta = meta.clone();
         if let Some(store) = store {
             match copied {
                 Ok(copied) => store.ended(EndedJob::new(meta.clone(), Some(copied)), false),
@@ -157,18 +157,12 @@ impl RunningJob {
     pub(crate) fn release(&self, why: &str) -> Result<Head, StoreError> {
         let unknown = || StoreError::Unknown(self.id.to_string());
         let hold = self.hold.as_ref().ok_or_else(unknown)?;
-        let (before, is_resumed) = (self.resumption(), self.is_resumed.load(Ordering::Relaxed));
-        let mark = match before {
-            // The host has not ended while it carried the job out.
-            Some(Resumption::Together | Resumption::Alone) if is_resumed => None,
-            // An earlier host did, and the job has not run since.
-            None if hold.is_interrupted() && !is_resumed => Some(Resumption::Together),
-            mark => mark,
-        };
-        if mark != before
-            && let Err(e) = self.set_resumption(mark)
+        // The host has not ended while it carried the job out. A mark of an earlier host stays.
+        if self.is_resumed.load(Ordering::Relaxed)
+            && matches!(self.resumption(), Some(Resumption::Together | Resumption::Alone))
+            && let Err(e) = self.set_resumption(None)
         {
-            tracing::warn!(job = %self.id, "the job is given back with its last mark of a crash: {e}");
+            tracing::warn!(job = %self.id, "the job is given back as one that may have ended its host: {e}");
         }
         let mut files = lock(&self.files);
         if files.ended {

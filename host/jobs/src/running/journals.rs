@@ -12,6 +12,7 @@ use tokio::{sync::watch, task::spawn_blocking};
 
 use super::RunningJob;
 use crate::{
+    error::StoreError,
     files::{
         journal::{End, Position},
         record::{self, LOG, TRANSCRIPT},
@@ -128,8 +129,11 @@ impl transcript::Journal for RunningJob {
         let id = self.id().clone();
         // All jobs of the host may do this at once, which is no reason to take all threads of the runtime.
         let given_back = spawn_blocking(move || store.give_back(&id, "its host is about to stop")).await;
-        if let Err(why) = given_back.map_err(|e| e.to_string()).and_then(|given| given.map_err(|e| e.to_string())) {
-            tracing::warn!(job = %self.id(), "the job waits for the end of this host: {why}");
+        if let Err(e) = given_back.unwrap_or_else(|e| Err(StoreError::Unavailable(e.to_string()))) {
+            // It may be given back already.
+            if !matches!(e, StoreError::Lost | StoreError::Unknown(_)) {
+                tracing::warn!(job = %self.id(), "the job waits for the end of this host: {e}");
+            }
             self.cancelled().cancelled().await;
         }
         Err(ToolError::JobEnded)

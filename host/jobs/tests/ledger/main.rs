@@ -377,16 +377,20 @@ fn a_job_that_hosts_give_back_again_and_again_counts_as_interrupted_once() {
 }
 
 #[test]
-fn a_job_that_is_given_back_before_it_is_resumed_stays_one_that_may_have_ended_its_host() {
+fn a_job_that_is_given_back_before_it_is_resumed_keeps_the_mark_of_the_host_before() {
     let (logs, a, b) = two_hosts();
     let id = a.start("d").id().clone();
-    b.listens();
-    b.resumed.waits.store(true, Ordering::Relaxed);
-    b.takes(&id).unwrap();
-    b.store.release(&id, "the host stops").unwrap();
-    assert!(logs.file(&id, "meta.json").unwrap().contains("\"together\""));
+    let is_marked = || logs.file(&id, "meta.json").unwrap().contains("\"together\"");
+    b.listens().takes(&id).unwrap();
+    settle(&b.resumed());
+    assert!(is_marked());
+    // That host is dead, too, and the next one stops before it is the job's turn.
+    a.resumed.waits.store(true, Ordering::Relaxed);
     a.listens().takes(&id).unwrap();
-    assert!(a.resumed().was_interrupted());
+    a.store.release(&id, "the host stops").unwrap();
+    assert!(is_marked());
+    b.listens().takes(&id).unwrap();
+    assert!(b.resumed().was_interrupted());
 }
 
 #[test]

@@ -145,7 +145,10 @@ impl Cluster {
         match adopted.await {
             Ok(true) => {}
             Ok(false) => self.queue.pass_over(&job),
-            Err(_) => tracing::error!("the host failed while it took a job"),
+            Err(_) => {
+                tracing::error!(job = %job.job, "the host failed while it took the job");
+                self.queue.pass_over(&job);
+            }
         }
         // It may have taken long to fetch the job's files.
         if let Some(reserved) = self.places.all().get_mut(&job) {
