@@ -12,7 +12,6 @@ use tokio::{sync::watch, task::spawn_blocking};
 
 use super::RunningJob;
 use crate::{
-    error::StoreError,
     files::{
         journal::{End, Position},
         record::{self, LOG, TRANSCRIPT},
@@ -97,7 +96,7 @@ impl RunningJob {
     /// Waits until the host is about to stop, and gives the job back, of which nothing may run here.
     pub async fn given_back(&self) {
         self.recalled().await;
-        // It gives the job back, and tells so by an error.
+        // It gives the job back, and says so by an error.
         let _ = transcript::Journal::before_turn(self).await;
     }
 
@@ -128,14 +127,9 @@ impl transcript::Journal for RunningJob {
         }
         let id = self.id().clone();
         // All jobs of the host may do this at once, which is no reason to take all threads of the runtime.
-        let given_back = spawn_blocking(move || store.give_back(&id, "its host is about to stop")).await;
-        if let Err(e) = given_back.unwrap_or_else(|e| Err(StoreError::Unavailable(e.to_string()))) {
-            // It may be given back already.
-            if !matches!(e, StoreError::Lost | StoreError::Unknown(_)) {
-                tracing::warn!(job = %self.id(), "the job waits for the end of this host: {e}");
-            }
-            self.cancelled().cancelled().await;
-        }
+        let _ = spawn_blocking(move || store.give_back(&id)).await;
+        // A job that could not be given back waits for the end of this host.
+        self.cancelled().cancelled().await;
         Err(ToolError::JobEnded)
     }
 }

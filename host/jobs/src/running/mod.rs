@@ -57,12 +57,8 @@ pub(crate) trait EndListener: Send + Sync {
     /// The job is not this host's any more. It had this picture.
     fn lost(&self, id: &JobId, head: Head);
 
-    /// Gives the job back, so that another host can carry it out. It blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when the job has ended, or the ledger does not release it.
-    fn give_back(&self, id: &JobId, why: &str) -> Result<(), StoreError>;
+    /// Gives the job back, since its host is about to stop. It blocks.
+    fn give_back(&self, id: &JobId);
 }
 
 /// A job while it runs, and its outcome afterwards. Its methods block on the file system, except [`Self::id`],

@@ -461,8 +461,8 @@ impl EndListener for JobStore {
         }
     }
 
-    fn give_back(&self, id: &JobId, why: &str) -> Result<(), StoreError> {
-        self.release(id, why)
+    fn give_back(&self, id: &JobId) {
+        self.give_back(id);
     }
 }
 

@@ -136,6 +136,14 @@ impl JobStore {
         Ok(())
     }
 
+    /// Gives a job back, since its host is about to stop, unless it has ended or is another host's. It blocks.
+    pub fn give_back(&self, id: &JobId) {
+        match self.release(id, "its host is about to stop") {
+            Ok(()) | Err(StoreError::Lost | StoreError::Unknown(_)) => {}
+            Err(e) => tracing::warn!(job = %id, "the job waits for the end of this host: {e}"),
+        }
+    }
+
     /// Gives a reserved id up, and takes the news that came meanwhile.
     pub(super) fn unclaim(&self, id: &JobId) {
         let kept = self.catalog.write().unclaim(id);

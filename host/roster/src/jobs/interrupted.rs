@@ -137,17 +137,9 @@ impl InterruptedJobs {
             state.is_stopping = true;
             (mem::take(&mut state.waiting), mem::take(&mut state.held_back))
         };
-        waiting.iter().for_each(|job| self.release(job));
-        held_back.iter().filter_map(Weak::upgrade).for_each(|job| self.release(&job));
-    }
-
-    fn release(&self, job: &RunningJob) {
         let Some(store) = self.store.upgrade() else { return };
-        match store.release(job.id(), "its host is about to stop") {
-            // It has ended, or is another host's.
-            Ok(()) | Err(StoreError::Lost | StoreError::Unknown(_)) => {}
-            Err(e) => tracing::warn!(job = %job.id(), "the job waits for the end of this host: {e}"),
-        }
+        let held_back = held_back.iter().filter_map(Weak::upgrade);
+        waiting.into_iter().chain(held_back).for_each(|job| store.give_back(job.id()));
     }
 
     /// Ends all jobs in the directory of a member that is new to this host. The member may be pinned only after this,
@@ -185,7 +177,7 @@ impl Resume for InterruptedJobs {
             let mut state = self.state();
             if state.is_stopping {
                 drop(state);
-                return self.release(&job);
+                return self.store.upgrade().map_or((), |store| store.give_back(job.id()));
             }
             match (state.decision.fails(is_meeting), &state.decision) {
                 (None, Decision::Open | Decision::NotInService(_)) => return state.waiting.push(job),
